@@ -127,6 +127,32 @@ static void conn_fail_http(struct rg_conn *conn, const char *text)
     rg_conn_fail(conn, RG_STATUS_HTTP_PROTOCOL, 0, text);
 }
 
+/* How much of the body may be sent now. 0: the alarm goes off when it is to be asked again. */
+static uint64_t upload_room(struct rg_conn *conn)
+{
+    struct rg_send_pace *pace = conn->response.x->pace;
+    uint64_t look_ns;
+    if (pace == NULL) {
+        return UINT64_MAX;
+    }
+    uint64_t room = rg_send_pace_room(pace, loop_of(conn)->now_ns, &look_ns);
+    conn->held = room == 0;
+    if (conn->held) {
+        rg_loop_set_alarm(loop_of(conn), &conn->alarm, look_ns);
+        return 0;
+    }
+    /* A record that is cut short costs as much as a whole one. */
+    return RG_MAX(room, (uint64_t)RG_TLS_PLAIN_MAX);
+}
+
+static void upload_took(struct rg_conn *conn, uint64_t size)
+{
+    conn->upload_sent += size;
+    if (conn->response.x->pace != NULL) {
+        rg_send_pace_sent(conn->response.x->pace, size);
+    }
+}
+
 static void request_pump(struct rg_conn *conn)
 {
     struct rg_exchange *x = conn->response.x;
@@ -134,7 +160,10 @@ static void request_pump(struct rg_conn *conn)
     uint64_t total = rg_exchange_body_size(x);
     RG_ASSERT(conn->request == RG_REQUEST_SENDING);
     while (conn->upload_sent < total) {
-        uint64_t left;
+        uint64_t left, room = upload_room(conn);
+        if (room == 0) {
+            break;
+        }
         const uint8_t *data = rg_exchange_body_at(x, conn->upload_sent, &left);
         if (transport->secure && left < RG_TLS_PLAIN_MAX && conn->upload_sent + left < total) {
             /* Small pieces are put together, so that they do not become a record each. */
@@ -142,10 +171,10 @@ static void request_pump(struct rg_conn *conn)
             left = rg_exchange_body_gather(x, conn->upload_sent, conn->shared->response.scratch,
                                            RG_TLS_PLAIN_MAX);
         }
-        size_t size = (size_t)RG_MIN(left, (uint64_t)RG_OP_SIZE_MAX);
+        size_t size = (size_t)RG_MIN(RG_MIN(left, room), (uint64_t)RG_OP_SIZE_MAX);
         if (!transport->secure && left >= DIRECT_SIZE_MIN) {
             if (!rg_transport_sending(transport)) {
-                conn->upload_sent += size;
+                upload_took(conn, size);
                 rg_transport_send_from(transport, data, size);
             } else {
                 rg_transport_flush(transport);
@@ -156,7 +185,7 @@ static void request_pump(struct rg_conn *conn)
         if (taken <= 0) {
             break;
         }
-        conn->upload_sent += (uint64_t)taken;
+        upload_took(conn, (uint64_t)taken);
     }
     if (conn->upload_sent == total) {
         conn->request = RG_REQUEST_SENT;
@@ -218,6 +247,7 @@ void rg_conn_assign(struct rg_conn *conn, struct rg_exchange *x)
     x->request_whole = false;
     conn->request = RG_REQUEST_SENDING;
     conn->upload_sent = 0;
+    conn->held = false;
     conn->transport.receive_max = rg_response_first_size(&conn->response);
     progress(conn);
     rg_loop_set_alarm(loop_of(conn), &conn->alarm,
@@ -473,6 +503,14 @@ static void alarm_fire(struct rg_alarm *alarm)
     if (conn->state == RG_CONN_CLOSING) {
         rg_transport_close(&conn->transport, true);
         return;
+    }
+    if (conn->state == RG_CONN_BUSY && conn->held) {
+        /* Meanwhile the server's time did not run. */
+        progress(conn);
+        request_pump(conn);
+        if (conn->held) {
+            return;
+        }
     }
     const char *text = NULL;
     uint64_t limit_ns = shared->idle_timeout_ns;

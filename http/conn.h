@@ -22,7 +22,8 @@
  * Progress is a byte that comes, or one of an upload that the server's system has acknowledged: a
  * send is done when our system has taken it, which is a quarter of a megabyte at a time, and most
  * of that may still lie there. The wait for an answer begins when nothing does any more. A proxy's
- * buffers are beyond our sight: what it has taken counts as taken. */
+ * buffers are beyond our sight: what it has taken counts as taken. While a request is held back on
+ * purpose, by its exchange's pace, nothing is waited for. */
 #ifndef RG_HTTP_CONN_H
 #define RG_HTTP_CONN_H
 
@@ -83,6 +84,7 @@ struct rg_conn {
     struct rg_response response; /* and the exchange that it answers, if any */
     struct rg_candidate_use use; /* its address, while not CLOSED; connecting borrows from it */
     uint8_t state, request;      /* `state` is changed by one function */
+    bool held;                   /* what is left of the request waits for the exchange's pace */
     uint32_t served;             /* exchanges that it has carried to their end */
     uint64_t opened_ns, progress_ns;
     uint64_t exchange_ns; /* how long the last exchange took */

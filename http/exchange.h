@@ -17,6 +17,7 @@
 
 #include "http/h1_decoder.h"
 #include "http/h1_encoder.h"
+#include "http/send_pace.h"
 #include "runtime/loop.h"
 
 #include <ringest/error.h>
@@ -59,6 +60,8 @@ struct rg_exchange {
     const struct rg_body_piece *pieces;
     uint32_t piece_count;
     uint64_t upload_skip;
+    /* How fast the body may be sent; NULL: as fast as it goes. Borrowed, too. */
+    struct rg_send_pace *pace;
     /* The owner keeps memory for which connections may be waiting until this exchange is done: it
      * goes first. */
     bool holds_memory;
@@ -94,6 +97,12 @@ static inline uint64_t rg_exchange_body_size(const struct rg_exchange *x)
 const uint8_t *rg_exchange_body_at(const struct rg_exchange *x, uint64_t sent, uint64_t *out_left);
 uint64_t rg_exchange_body_gather(const struct rg_exchange *x, uint64_t sent, uint8_t *dest,
                                  uint64_t size_max);
+
+/* Its body is held back now. */
+static inline bool rg_exchange_is_paced(const struct rg_exchange *x)
+{
+    return x->pace != NULL && rg_send_pace_is_on(x->pace);
+}
 
 /* True where another attempt may succeed; the exchange has failed. */
 static inline bool rg_exchange_may_mend(const struct rg_exchange *x)

@@ -662,7 +662,9 @@ void rg_traffic_answered(struct rg_request *request)
     rg_quantile_add(&kind->heads, elapsed_ns);
     rg_stall_head(&kind->stall, elapsed_ns, &kind->heads);
     rg_hedge_answer(&kind->hedge, elapsed_ns, &kind->heads);
-    if (traffic->adapts && rg_limiter_latency(&limit_of(request)->limiter, elapsed_ns, now_ns)) {
+    /* One that is held back takes as long as we want. */
+    if (traffic->adapts && !rg_exchange_is_paced(&request->x) &&
+        rg_limiter_latency(&limit_of(request)->limiter, elapsed_ns, now_ns)) {
         limit_cut(request, "answers take much longer than before");
     }
     RG_VERIFY(invariants(request));

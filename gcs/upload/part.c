@@ -31,6 +31,7 @@ void rg_upload_part_carry(const struct rg_upload_part *part, uint64_t skip, stru
     if (part->buffer != NULL && part->buffer->piece_count > 0) {
         x->pieces = part->buffer->pieces;
         x->piece_count = part->buffer->piece_count;
+        x->pace = part->buffer->pace;
         x->upload_skip = skip;
     } else {
         x->upload = part->data != NULL ? part->data + skip : NULL;

@@ -406,6 +406,7 @@ int rg_stream_init(struct rg_stream *stream, const struct rg_part_plan_options *
     stream->buffer_count = stream->plan.window_max;
     for (uint32_t i = stream->buffer_count; i-- > 0;) {
         stream->buffers[i].next = stream->free_first;
+        stream->buffers[i].pace = &stream->pace;
         stream->free_first = &stream->buffers[i];
     }
     return 0;

@@ -38,11 +38,13 @@ struct rg_stream_buffer {
     size_t size, size_max, copied;
     size_t kept; /* of its first bytes, all of which lie in `memory`; under the stream's lock */
     uint32_t crc;
+    struct rg_send_pace *pace; /* the stream's */
 };
 
 struct rg_stream {
     struct rg_stream_buffer *buffers;
     uint32_t buffer_count;
+    struct rg_send_pace pace; /* of all parts together; the loop's, but for the rate */
     /* Used by the program's thread alone. */
     struct rg_stream_buffer *filling; /* NULL: none was begun */
     uint64_t size;                    /* bytes so far */

@@ -269,6 +269,11 @@ int rg_writer_wait(struct rg_writer *writer, uint64_t deadline_ns)
                : rg_stream_wait(&writer->stream, deadline_ns);
 }
 
+void rg_writer_set_rate(struct rg_writer *writer, uint64_t bytes_per_s)
+{
+    atomic_store_explicit(&writer->stream.pace.bytes_per_s, bytes_per_s, memory_order_relaxed);
+}
+
 int rg_writer_finish(struct rg_writer *writer, struct rg_cq *cq, uint64_t user_data)
 {
     if (rg_runtime_check(writer->client->runtime) < 0) {

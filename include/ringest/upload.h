@@ -126,6 +126,9 @@ RG_API int64_t rg_writer_lend_completed(struct rg_writer *writer, const void *da
 RG_API uint64_t rg_writer_settled(struct rg_writer *writer);
 /* Waits until write or finish can go on, or deadline_ns (CLOCK_MONOTONIC). 0, -ETIME, or -EIO. */
 RG_API int rg_writer_wait(struct rg_writer *writer, uint64_t deadline_ns);
+/* From now on sends at most so many bytes in a second, in small pieces, so that other threads that
+ * want the CPU lose a little at a time. 0, as at first: as fast as it goes. Any thread. */
+RG_API void rg_writer_set_rate(struct rg_writer *writer, uint64_t bytes_per_s);
 /* Sends the rest and publishes the object. One completion goes to `cq`. 0, -EAGAIN or -ENOMEM. */
 RG_API int rg_writer_finish(struct rg_writer *writer, struct rg_cq *cq, uint64_t user_data);
 /* Frees the writer, after its completion. Without rg_writer_finish, aborts the upload and waits. */

@@ -2,7 +2,9 @@
 #include "core.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <string.h>
+#include <time.h>
 
 static PyTypeObject *writer_type;
 
@@ -23,6 +25,7 @@ struct writer {
     PyObject *uri;
     PyObject *result; /* of finish */
     unsigned long long size;
+    _Atomic unsigned long long rate; /* bytes in a second; 0: no limit */
     /* Memory that was lent, in the order of the stream: [lent_first, lent_count) of the array. */
     struct lent *lent;
     size_t lent_first, lent_count, lent_capacity;
@@ -204,18 +207,62 @@ struct delivery {
     bool lend;
     enum core_sum kind;
     uint32_t sum;
+    const _Atomic unsigned long long *rate;
+    uint64_t begun_ns; /* when the last piece was that the rate held back; 0: none was */
+    size_t allowed;    /* bytes up to the end of that */
+    uint64_t slept_ns; /* since somebody looked whether the writer was closed */
     int rc;
 };
 
 /* A piece is summed up and then taken while it is in the cache. */
 #define SUM_PIECE ((size_t)256 << 10)
 
-/* Gives the stream as much as it takes; without the interpreter's lock. rc: 0 when it has all. */
+/* While a rate holds, so much is summed up in one go: other threads that want the CPU lose a tenth
+ * of a millisecond at a time. And how long a sleep is, after which it is looked at again. */
+#define PACED_PIECE ((size_t)512 << 10)
+#define NAP_NS (50 * RG_NS_PER_MS)
+/* Sleeps last a little longer than they should: what is late by no more than that is made up for.
+ */
+#define LATE_NS (4 * RG_NS_PER_MS)
+
+/* How many of the next `size` bytes may be taken now; 0: none yet, after a nap. */
+static size_t delivery_room(struct delivery *self, size_t size)
+{
+    unsigned long long rate = atomic_load_explicit(self->rate, memory_order_relaxed);
+    if (rate == 0) {
+        return size;
+    }
+    if (self->done >= self->allowed) {
+        uint64_t now_ns = rg_now_ns();
+        uint64_t due_ns = self->begun_ns + (uint64_t)PACED_PIECE * RG_NS_PER_S / rate;
+        if (self->begun_ns != 0 && now_ns < due_ns) {
+            struct timespec nap = {.tv_nsec = (long)RG_MIN(due_ns - now_ns, NAP_NS)};
+            (void)nanosleep(&nap, NULL);
+            self->slept_ns += (uint64_t)nap.tv_nsec;
+            return 0;
+        }
+        uint64_t late_ns = RG_MIN(now_ns - due_ns, LATE_NS);
+        self->begun_ns = self->begun_ns != 0 ? now_ns - late_ns : now_ns;
+        self->allowed = self->done + PACED_PIECE;
+    }
+    return RG_MIN(size, self->allowed - self->done);
+}
+
+/* Gives the stream as much as it takes; without the interpreter's lock. rc: 0 when it has all.
+ * -EBUSY: it was held back for a while, and it is to be called again. */
 static void delivery_run(struct delivery *self)
 {
     for (int64_t taken = 1; taken > 0 && self->done < self->size;) {
         const uint8_t *data = self->data + self->done;
-        size_t size = self->size - self->done;
+        size_t size = delivery_room(self, self->size - self->done);
+        if (size == 0) {
+            if (self->slept_ns < CORE_WAIT_NS) {
+                continue;
+            }
+            self->slept_ns = 0;
+            self->rc = -EBUSY;
+            return;
+        }
         if (self->kind == CORE_SUM_CRC32) {
             size = RG_MIN(size, SUM_PIECE);
             if (self->summed < self->done + size) {
@@ -237,11 +284,15 @@ static void delivery_run(struct delivery *self)
 static int write_all(struct writer *self, struct delivery *delivery)
 {
     delivery->writer = self->writer;
+    delivery->rate = &self->rate;
     while (delivery->done < delivery->size) {
         size_t before = delivery->done;
         Py_BEGIN_ALLOW_THREADS delivery_run(delivery);
         Py_END_ALLOW_THREADS self->size += delivery->done - before;
         int rc = delivery->rc == -EAGAIN ? wait_for_room(self) : delivery->rc;
+        if (rc == -EBUSY) {
+            rc = PyErr_CheckSignals() < 0 || !core_use_goes_on(&self->use) ? -ECANCELED : 0;
+        }
         if (rc == -EIO) {
             raise_failure(self);
             return -1;
@@ -347,6 +398,23 @@ static PyObject *writer_finish(PyObject *object, PyObject *nothing)
     (void)core_use_end(&self->use);
     writer_end(self);
     return Py_XNewRef(self->result);
+}
+
+/* Of any thread, also while another one is in a call: nothing is waited for, and the writer is
+ * there as long as it has not ended. */
+static PyObject *writer_set_rate(PyObject *object, PyObject *rate)
+{
+    CORE_ENTER();
+    struct writer *self = of(object);
+    unsigned long long bytes_per_s = PyLong_AsUnsignedLongLong(rate);
+    if (PyErr_Occurred()) {
+        return NULL;
+    }
+    atomic_store_explicit(&self->rate, bytes_per_s, memory_order_relaxed);
+    if (self->writer != NULL) {
+        rg_writer_set_rate(self->writer, bytes_per_s);
+    }
+    Py_RETURN_NONE;
 }
 
 static PyObject *writer_abort(PyObject *object, PyObject *nothing)
@@ -500,6 +568,8 @@ static PyMethodDef writer_methods[] = {
     {"_write_address", writer_write_address, METH_VARARGS,
      "_write_address(address, size, owner, sum, before=0) -> sum: 0: 0, 1: the CRC-32, 2: the "
      "CRC32C, both of what `before` is of, too; lends memory, which `owner` keeps alive"},
+    {"_set_rate", writer_set_rate, METH_O,
+     "_set_rate(bytes_per_s): sends no more than that; 0: as fast as it goes"},
     {"finish", writer_finish, METH_NOARGS,
      "Publishes the object; a dict of generation, size, crc32c and found_done."},
     {"abort", writer_abort, METH_NOARGS, "Ends the upload and removes what it left."},

@@ -204,8 +204,8 @@ class AsyncSaver:
     asked, the next save(), or wait(), does, once, and that save() saves nothing. The end of the interpreter waits for
     saves, and what could not be saved is logged as an error.
 
-    Sending takes CPU time. pace="auto": what is idle, and where the training uses all CPUs, a 60th of one, which sends
-    32 MiB a second. Or bytes in a second, such as "200MiB"; None: as fast as it goes. Nothing is held back when somebody
+    Sending takes CPU time. pace="auto": what is idle, and where the training uses all CPUs, an 80th of one, which sends
+    16 MiB a second. Or bytes in a second, such as "200MiB"; None: as fast as it goes. Nothing is held back when somebody
     waits: in result(), wait(), close(), in a save() that has no memory, and at the end of the interpreter.
 
     client: a ringest.Client, by default the process's; it must stay open until the last save has ended. copies: states

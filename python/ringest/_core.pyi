@@ -378,6 +378,10 @@ class Writer:
         """Lends memory that has no buffer interface and is kept alive by its owner. Returns, for a `sum` of 0,
         0; of 1, its CRC-32 (of ZIP); of 2, its CRC32C, which the upload needs anyway; `before`: the sum that it continues."""
 
+    def _set_rate(self, bytes_per_s: int, /) -> None:
+        """From now on sends no more in a second, in small pieces; 0: as fast as it goes. Of any thread, also while
+        another one writes or finishes."""
+
     def finish(self) -> dict[str, int]:
         """Publishes the object: its generation, size and crc32c, and found_done: true where an answer was lost
         and somebody else may have written the same bytes, never with `exclusive`. Again: the same answer."""

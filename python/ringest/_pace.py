@@ -1,9 +1,12 @@
 """How fast a save is sent beside training.
 
 An upload costs CPU time, about half a second for each GB. Where training wants all CPUs, that time is taken from its steps;
-nice threads do not change that. So a save takes what is idle, and where nothing is, a 60th of a CPU:
+nice threads do not change that. So a save takes what is idle, and where nothing is, an 80th of a CPU:
 
     one (by what was idle since the last save) -> before(size) of each piece, which looks again now and then -> over
+
+A step loses what was taken from it while it ran. So nothing is done in one go that takes long. The writer has the rate,
+too: by it the thread that saves adds up checksums, half a MiB at a time, and the loop seals and sends a quarter.
 
 When somebody waits for a save (hurried), nothing is held back any more."""
 
@@ -28,9 +31,10 @@ if TYPE_CHECKING:
 
 # CPU seconds for a byte: sealing, sending and two checksums, on a processor that is not the newest.
 _COST = 0.5e-9
-# Bytes in a second that are sent whatever else there is to do: 1/60 of a CPU.
-SLOWEST = 32 << 20
-# At a time, so that a step loses 2 ms at most.
+# Bytes in a second that are sent whatever else there is to do: in pieces so small that other work loses little at a time,
+# this is 1/80 of a CPU.
+SLOWEST = 16 << 20
+# Given to the writer at a time, which itself holds back smaller ones.
 PIECE = 4 << 20
 # CPUs that are left alone, and how often it is looked at.
 _SPARE_CPUS = 0.15
@@ -114,11 +118,28 @@ class Pace:
         self._idle = idle  # None: the rate is fixed
         self._clock = clock
         self._hurry = threading.Event()
+        self._writer: _core.Writer | None = None
         self._due = 0.0
         self._looked, self._sent = clock(), 0
 
     def hurry(self) -> None:
         self._hurry.set()
+        self._tell()
+        self._tell()
+
+    def lead(self, writer: _core.Writer | None) -> None:
+        """The writer that the bytes go to from now on; None: there is none any more."""
+        self._writer = writer
+        self._tell()
+
+    def _tell(self) -> None:
+        """Who hurries sets the event first, and this looks at it last. So whichever of two threads comes last, hurry
+        stays."""
+        writer = self._writer
+        if writer is not None and self.rate is not None:
+            writer._set_rate(int(max(self.rate, 1)) if self.rate < math.inf else 0)
+            if self._hurry.is_set():
+                writer._set_rate(0)
 
     def before(self, size: int) -> None:
         """Returns when so many bytes more may be sent."""
@@ -141,6 +162,7 @@ class Pace:
         rate = min(self.rate, self._sent / max(now - self._looked, _LOOK_S))
         self._looked, self._sent = now, 0
         self.rate = max(rate * 2 if cpus >= _SPARE_CPUS else rate / 2, SLOWEST)
+        self._tell()
 
 
 class Paces:
@@ -167,6 +189,7 @@ class Paces:
                     made.hurry()
             yield made
         finally:
+            made.lead(None)
             with self._lock:
                 self._current.discard(made)
             self._rate = made.rate or self._rate
@@ -218,6 +241,7 @@ class PacedWriter:
     def __init__(self, writer: _core.Writer, pace: Pace):
         self._writer = writer
         self._pace = pace
+        pace.lead(writer)
 
     def write(self, data: Any) -> int:
         with memoryview(data).cast("B") as all_bytes:

@@ -123,6 +123,7 @@ C_EXCEPTIONS = {
     "rg_client_close": "ends what is under way, which cleans up as it does when it is cancelled (tests/sim)",
     "rg_writer_wait": "waits",
     "rg_writer_settled": "tells",
+    "rg_writer_set_rate": "when, not what: tests/sim/test_pool.c",
     "rg_writer_lend_completed": "as rg_writer_lend; what it tells: tests/gcs/upload/test_writer.c",
     "rg_manifest_writer_open": "a local file: tests/runtime/test_new_file.c, and manifests in the Python table",
     "rg_manifest_writer_add": "as rg_manifest_writer_open",

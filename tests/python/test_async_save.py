@@ -352,6 +352,17 @@ class HeldBack(unittest.TestCase):
         self.save(1).result()
         self.check(1)
 
+    def test_by_the_result_when_all_is_with_the_loop(self):
+        """The saver's thread has nothing to hold back any more, and only waits for the end."""
+        saving = self.saver.save({"x": torch.full((150_000,), 6.0)}, URI)
+        (thread,) = self.saver._sender._threads
+        support.until_it_sleeps(thread.native_id)
+        for _ in range(20):
+            self.client.put("gs://new/other", b"x")
+        self.assertFalse(saving.done())
+        saving.result()
+        self.check(6)
+
     def test_by_wait(self):
         saving = self.save(2)
         self.saver.wait()

@@ -95,6 +95,71 @@ class Rates(unittest.TestCase):
         self.assertLess(made.rate, 3 * _pace.SLOWEST)
 
 
+class Leads(unittest.TestCase):
+    """What the writer is told, which sends the bytes."""
+
+    def setUp(self):
+        self.told: list[int] = []
+        self.writer = unittest.mock.Mock(_set_rate=self.told.append)
+
+    def pace(self, rate, idle=None):
+        made = _pace.Pace(rate, idle, Clock())
+        _pace.PacedWriter(self.writer, made)
+        return made
+
+    def test_the_rate_at_the_beginning_and_when_it_changes(self):
+        idle = Told()
+        made = self.pace(_pace.SLOWEST, idle)
+        self.assertEqual(self.told, [_pace.SLOWEST])
+        for cpus in (1.0, 0.0):
+            idle.cpus_idle = None
+            made.before(_pace.SLOWEST)
+            made._clock.now += 1
+            idle.cpus_idle = cpus
+            made.before(_pace.PIECE)
+        self.assertEqual(self.told, [_pace.SLOWEST, 2 * _pace.SLOWEST, _pace.SLOWEST])
+
+    def test_no_limit(self):
+        self.pace(None)
+        self.assertEqual(self.told, [])
+        self.pace(math.inf)
+        self.assertEqual(self.told, [0])
+
+    def test_a_rate_below_a_byte_is_no_missing_limit(self):
+        self.pace(0.5)
+        self.assertEqual(self.told, [1])
+
+    def test_who_hurries(self):
+        made = self.pace(5)
+        made.hurry()
+        self.assertEqual(self.told[-1], 0)
+        made.lead(None)
+        self.told.clear()
+        made.hurry()
+        self.assertEqual(self.told, [])
+        made.lead(self.writer)  # the next object of the same save
+        self.assertEqual(self.told[-1], 0)
+
+    def test_who_hurries_while_a_rate_is_told(self):
+        """By another thread, between what is looked at and what is told."""
+        made = self.pace(5)
+
+        def told_late(rate):
+            if rate and not made._hurry.is_set():
+                made.hurry()
+            self.told.append(rate)
+
+        self.writer._set_rate = told_late
+        made.lead(self.writer)
+        self.assertEqual(self.told[-1], 0)
+
+    def test_a_save_that_is_over_has_no_writer(self):
+        paces = _pace.paces(5)
+        with paces.one() as made:
+            _pace.PacedWriter(self.writer, made)
+        self.assertIsNone(made._writer)
+
+
 class IdleCpus(unittest.TestCase):
     def setUp(self):
         self.root = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))

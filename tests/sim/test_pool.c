@@ -201,6 +201,10 @@ struct reader {
     uint64_t got, head_size;
 };
 
+/* How much came in each such time of the first 20 s. */
+#define SLOT_NS (20 * RG_NS_PER_MS)
+static uint64_t slots[1000];
+
 static void reader_connected(struct rg_sim_end *end)
 {
     *rg_sim_end_state(end) = calloc(1, sizeof(struct reader));
@@ -222,6 +226,7 @@ static void reader_received(struct rg_sim_end *end, const uint8_t *data, size_t 
                      pace.interim != NULL ? strlen(pace.interim) : 0);
     }
     reader->got += size;
+    slots[RG_MIN(rg_sim_now_ns(sim) / SLOT_NS, RG_ARRAY_LEN(slots) - 1)] += size;
     if (reader->got == reader->head_size + pace.size) {
         rg_sim_write_after(end, pace.think_ns, ANSWER, strlen(ANSWER));
         reader->got = 0;
@@ -354,6 +359,82 @@ static void test_a_reused_connection_is_looked_at_afresh(void)
     teardown();
 }
 
+/* At this rate a server that stands still would be given up twice before the upload has ended. */
+static void test_uploads_that_are_held_back_on_purpose_are_not_given_up(void)
+{
+    memset(&pace, 0, sizeof(pace));
+    pace.bytes_per_s = RG_MIB(1024);
+    setup_slow(RG_KIB(256));
+    struct rg_send_pace send_pace = {.bytes_per_s =
+                                         sizeof(upload) / (5 * TIMEOUT_NS / 2 / RG_NS_PER_S)};
+    exchanges[0].x.pace = &send_pace;
+    uint64_t begin_ns = rg_sim_now_ns(sim);
+    submit_upload(0, sizeof(upload));
+    RG_CHECK(run_until_done(0, 3600 * RG_NS_PER_S));
+    RG_CHECK_EQ(exchanges[0].status, RG_STATUS_OK);
+    RG_CHECK(exchanges[0].done_ns - begin_ns >= 2 * TIMEOUT_NS);
+    RG_CHECK(exchanges[0].done_ns - begin_ns <= 3 * TIMEOUT_NS);
+    teardown();
+}
+
+/* Two of them have one rate together. In no short time comes more than that allows. */
+static void test_uploads_that_are_held_back_go_evenly(void)
+{
+    memset(&pace, 0, sizeof(pace));
+    memset(slots, 0, sizeof(slots));
+    pace.bytes_per_s = RG_MIB(1024);
+    setup_slow(RG_MIB(8));
+    struct rg_send_pace send_pace = {.bytes_per_s = RG_MIB(4)};
+    uint64_t begin_ns = rg_sim_now_ns(sim);
+    for (size_t i = 0; i < 2; i++) {
+        exchanges[i].x.pace = &send_pace;
+        submit_upload(i, sizeof(upload));
+    }
+    for (size_t i = 0; i < 2; i++) {
+        RG_CHECK(run_until_done(i, 60 * RG_NS_PER_S));
+        RG_CHECK_EQ(exchanges[i].status, RG_STATUS_OK);
+    }
+    uint64_t took_ns = rg_sim_now_ns(sim) - begin_ns;
+    uint64_t want_ns = 2 * sizeof(upload) * RG_NS_PER_S / RG_MIB(4);
+    RG_CHECK(took_ns >= want_ns - want_ns / 10 && took_ns <= want_ns + want_ns / 5);
+    for (size_t i = 0; i < RG_ARRAY_LEN(slots); i++) {
+        RG_CHECK(slots[i] <= RG_MIB(4) * SLOT_NS / RG_NS_PER_S + 3 * RG_SEND_PACE_PIECE);
+    }
+    teardown();
+}
+
+static void test_who_is_held_back_goes_on_when_the_rate_ends(void)
+{
+    memset(&pace, 0, sizeof(pace));
+    pace.bytes_per_s = RG_MIB(1024);
+    setup_slow(RG_KIB(256));
+    struct rg_send_pace send_pace = {.bytes_per_s = 1};
+    exchanges[0].x.pace = &send_pace;
+    submit_upload(0, sizeof(upload));
+    RG_CHECK(!run_until_done(0, 100 * RG_NS_PER_S));
+    send_pace.bytes_per_s = 0;
+    RG_CHECK(run_until_done(0, RG_NS_PER_S));
+    RG_CHECK_EQ(exchanges[0].status, RG_STATUS_OK);
+    teardown();
+}
+
+/* Also one that is held back is given up if the server takes nothing. */
+static void test_a_server_that_reads_no_more_is_given_up_whatever_the_rate(void)
+{
+    memset(&pace, 0, sizeof(pace));
+    pace.bytes_per_s = RG_MIB(1024);
+    pace.stop_after = 1000000;
+    setup_slow(16000);
+    struct rg_send_pace send_pace = {.bytes_per_s = RG_MIB(1)};
+    exchanges[0].x.pace = &send_pace;
+    uint64_t begin_ns = rg_sim_now_ns(sim);
+    submit_upload(0, sizeof(upload));
+    RG_CHECK(run_until_done(0, 3600 * RG_NS_PER_S));
+    RG_CHECK_EQ(exchanges[0].status, RG_STATUS_STALLED);
+    RG_CHECK(exchanges[0].done_ns - begin_ns <= TIMEOUT_NS + TIMEOUT_NS / 4);
+    teardown();
+}
+
 /* An answer comes a few bytes at a time: each of them is progress, also before there is a record or
  * a head of them. */
 static void drip(struct rg_sim_end *end, const uint8_t *data, size_t size)
@@ -384,6 +465,10 @@ int main(int argc, char **argv)
         RG_TEST(test_the_wait_for_an_answer_begins_when_the_upload_has_left),
         RG_TEST(test_an_interim_answer_does_not_end_the_upload),
         RG_TEST(test_a_reused_connection_is_looked_at_afresh),
+        RG_TEST(test_uploads_that_are_held_back_on_purpose_are_not_given_up),
+        RG_TEST(test_uploads_that_are_held_back_go_evenly),
+        RG_TEST(test_who_is_held_back_goes_on_when_the_rate_ends),
+        RG_TEST(test_a_server_that_reads_no_more_is_given_up_whatever_the_rate),
         RG_TEST(test_an_answer_of_a_byte_at_a_time_is_progress),
     };
     return rg_test_main(argc, argv, tests, RG_ARRAY_LEN(tests));

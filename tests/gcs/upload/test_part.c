@@ -35,11 +35,12 @@ static void test_memory_is_carried(void)
 static void test_pieces_are_carried(void)
 {
     struct rg_body_piece pieces[] = {{bytes, 40}, {bytes + 50, 90}};
-    struct rg_stream_buffer buffer = {.pieces = pieces, .piece_count = 2};
+    struct rg_send_pace pace = {0};
+    struct rg_stream_buffer buffer = {.pieces = pieces, .piece_count = 2, .pace = &pace};
     struct rg_upload_part part = {.buffer = &buffer, .size = 90};
     struct rg_exchange x = {0};
     rg_upload_part_carry(&part, 45, &x);
-    RG_CHECK(x.pieces == pieces && x.piece_count == 2);
+    RG_CHECK(x.pieces == pieces && x.piece_count == 2 && x.pace == &pace);
     RG_CHECK_EQ(x.upload_skip, 45);
     RG_CHECK_EQ(x.upload_size, 45);
 }

@@ -677,6 +677,40 @@ static void test_faults_in_streams_that_adapt(void)
     }
 }
 
+/* Held back for good until the program says otherwise, or closes. */
+static void test_a_rate(void)
+{
+    static const enum rg_upload_method methods[] = {RG_UPLOAD_AUTO, RG_UPLOAD_RESUMABLE,
+                                                    RG_UPLOAD_MULTIPART, RG_UPLOAD_COMPOSE};
+    for (size_t m = 0; m < RG_ARRAY_LEN(methods); m++) {
+        for (int finish = 0; finish < 2; finish++) {
+            struct rg_upload_scene scene = {.size = 2 * PART + 99};
+            rg_upload_scene_open(&scene);
+            struct rg_writer *writer = writer_open(
+                &scene, &(struct rg_writer_options){.method = methods[m], .parts_inflight_max = 3});
+            rg_writer_set_rate(writer, 1);
+            RG_CHECK_EQ(write_all(&scene, writer, 100001), 0);
+            RG_CHECK_EQ(rg_writer_finish(writer, scene.c.cq, 77), 0);
+            struct rg_completion done;
+            RG_CHECK_EQ(rg_writer_settled(writer), 0);
+            if (finish) {
+                rg_writer_set_rate(writer, RG_MIB(1024));
+                rg_writer_set_rate(writer, 0);
+            } else {
+                RG_CHECK_EQ(rg_cancel(scene.c.client, scene.c.cq, 77), 0);
+            }
+            done = rg_test_take(&scene.c);
+            if (finish) {
+                rg_upload_scene_check_stored(&scene, &done);
+            } else {
+                rg_upload_scene_check_nothing(&scene, &done, RG_STATUS_CANCELLED);
+            }
+            rg_writer_close(writer);
+            rg_upload_scene_close(&scene);
+        }
+    }
+}
+
 static void test_what_is_refused_at_once(void)
 {
     struct rg_upload_scene scene = {.size = 1};
@@ -727,6 +761,7 @@ int main(int argc, char **argv)
         RG_TEST(test_no_more_is_taken_than_may_be_there),
         RG_TEST(test_no_more_is_lent_behind_a_slow_part),
         RG_TEST(test_faults_in_streams_that_adapt),
+        RG_TEST(test_a_rate),
         RG_TEST(test_what_is_refused_at_once),
     };
     return rg_test_main(argc, argv, tests, RG_ARRAY_LEN(tests));
