@@ -54,7 +54,7 @@ class CachedFile(AbstractBufferedFile):
         return self._file.generation
 
     def _fetch_range(self, start: int, end: int) -> bytes:
-        data = bytearray(min(end, self.size) - start)
+        data = bytearray(max(min(end, self.size) - start, 0))  # some caches ask for what lies behind the end
         got = 0
         with self._turn:
             self._file.raw.seek(start)

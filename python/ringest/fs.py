@@ -776,6 +776,8 @@ class GCSFileSystem(AwaitedFileSystem):
     def _pairs(self, path1: Any, path2: Any, recursive: bool, maxdepth: int | None) -> list[tuple[str, str]]:
         """What goes where, by the rules of fsspec's "Copying files and directories"."""
         if isinstance(path1, list) and isinstance(path2, list):
+            if len(path1) != len(path2):
+                raise ValueError(f"{len(path1)} sources and {len(path2)} targets: there must be one for each")
             return list(zip(path1, path2, strict=True))
         is_one = isinstance(path1, (str, os.PathLike))
         sources = self.expand_path(path1, recursive=recursive, maxdepth=maxdepth)
@@ -789,7 +791,9 @@ class GCSFileSystem(AwaitedFileSystem):
         )
         is_glob = is_one and self._is_pattern(path1)
         exists = is_one and (len(sources) == 1 if is_glob else into_folder and not trailing_sep(path1))
-        return list(zip(sources, other_paths(sources, path2, exists=exists, flatten=not is_one), strict=True))
+        pairs = zip(sources, other_paths(sources, path2, exists=exists, flatten=not is_one), strict=True)
+        # A bucket is a folder, and no object that could be copied.
+        return [(source, target) for source, target in pairs if not recursive or "/" in self._strip_protocol(source)]
 
     def _copy_pairs(self, pairs: list[tuple[str, str]], is_strict: bool) -> dict[str, int]:
         """Copies what is an object. Returns the generation of each that was copied, by URI."""

@@ -475,6 +475,18 @@ class Writing(Case):
         after = self.fs.info("here/own/a")
         self.assertEqual((after["generation"], after["storage_class"]), (before["generation"], "NEARLINE"))
 
+    def test_a_bucket_is_a_folder(self):
+        for name in ("many/a", "many/in/b"):
+            self.fs.pipe_file(name, b"some")
+        self.client.put("gs://many/in/", b"")
+        self.fs.copy("many", "here/copied", recursive=True)
+        self.assertEqual(self.fs.find("here/copied"), ["here/copied/a", "here/copied/in/b"])
+        self.fs.mv("gs://many", "here/moved", recursive=True)
+        self.assertEqual(self.fs.find("here/moved"), ["here/moved/a", "here/moved/in/b"])
+        self.assertEqual(self.fs.find("many"), [])
+        with self.assertRaisesRegex(ValueError, "1 sources and 2 targets"):
+            self.fs.copy(["here/moved/a"], ["here/x", "here/y"])
+
     def test_a_folder_is_not_moved_without_a_word(self):
         self.fs.pipe_file("here/folder/a", b"some")
         for source in ("here/folder", "here/folder/", "here/fold*"):
