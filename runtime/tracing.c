@@ -20,10 +20,9 @@
 
 enum tracing_state { OFF = 0, ON, ENDED };
 
-struct record {
-    _Atomic uint64_t at_ns; /* written last; 0: not yet */
-    struct rg_trace_event event;
-};
+/* Two lines of a cache, of which an event without a name takes one. */
+static_assert(sizeof(struct rg_trace_event) == 128 && offsetof(struct rg_trace_event, name) <= 64,
+              "an event is small");
 
 _Atomic bool rg_tracing_on;
 static struct {
@@ -32,7 +31,7 @@ static struct {
     enum tracing_state state;
     uint32_t mapped; /* records */
     _Atomic uint32_t generation;
-    struct record *_Atomic records;
+    struct rg_trace_event *_Atomic records; /* whose at_ns is written last; 0: not yet */
     _Atomic uint32_t max;
     _Atomic uint64_t taken; /* places; the last group may reach beyond max */
     _Atomic uint64_t dropped;
@@ -42,6 +41,7 @@ static struct {
 static _Thread_local struct {
     uint32_t generation;
     uint64_t next, end;
+    struct rg_trace_event *latest; /* that may be changed; NULL: none */
 } places;
 
 static void state_enter(enum tracing_state state)
@@ -52,7 +52,7 @@ static void state_enter(enum tracing_state state)
 }
 
 /* Where the next event of this thread goes; NULL: there is no room. */
-static struct record *record_take(void)
+static struct rg_trace_event *record_take(void)
 {
     uint32_t generation = atomic_load_explicit(&tracing.generation, memory_order_acquire);
     uint64_t max = atomic_load_explicit(&tracing.max, memory_order_acquire); /* before records */
@@ -70,14 +70,41 @@ static struct record *record_take(void)
     return &atomic_load_explicit(&tracing.records, memory_order_relaxed)[places.next++];
 }
 
+struct rg_trace_event *rg_tracing_claim(void)
+{
+    return record_take();
+}
+
+void rg_tracing_publish(struct rg_trace_event *event, uint64_t at_ns, bool may_change)
+{
+    places.latest = may_change ? event : NULL;
+    __atomic_store_n(&event->at_ns, at_ns, __ATOMIC_RELEASE);
+}
+
+struct rg_trace_event *rg_tracing_latest(uint64_t request, uint64_t at_ns)
+{
+    struct rg_trace_event *event = places.latest;
+    bool is_there =
+        event != NULL &&
+        places.generation == atomic_load_explicit(&tracing.generation, memory_order_relaxed) &&
+        event->request == request && event->at_ns == at_ns;
+    return is_there ? event : NULL;
+}
+
+/* Somebody may be reading it, as the trace may just have ended. */
+void rg_tracing_change(struct rg_trace_event *event, const char *what, uint64_t connection)
+{
+    __atomic_store_n(&event->what, what, __ATOMIC_RELAXED);
+    __atomic_store_n(&event->connection, connection, __ATOMIC_RELAXED);
+}
+
 void rg_tracing_add(const struct rg_trace_event *event)
 {
-    struct record *record = record_take();
+    struct rg_trace_event *record = record_take();
     if (record != NULL) {
-        size_t size =
-            event->name[0] != '\0' ? sizeof(*event) : offsetof(struct rg_trace_event, name);
-        memcpy(&record->event, event, size);
-        atomic_store_explicit(&record->at_ns, event->at_ns, memory_order_release);
+        size_t begin = offsetof(struct rg_trace_event, took_ns);
+        memcpy((char *)record + begin, (const char *)event + begin, sizeof(*event) - begin);
+        rg_tracing_publish(record, event->at_ns, false);
     }
 }
 
@@ -95,7 +122,7 @@ void rg_tracing_sleep(uint64_t began_ns, uint64_t ended_ns)
 /* Gives back the pages: zeroed when they are used again. Async-signal-safe. */
 static int pages_free(void)
 {
-    struct record *records = atomic_load(&tracing.records);
+    struct rg_trace_event *records = atomic_load(&tracing.records);
     size_t size = tracing.mapped * sizeof(*records);
     return size == 0 || madvise(records, size, MADV_DONTNEED) == 0 ? 0 : -errno;
 }
@@ -104,7 +131,7 @@ static int pages_free(void)
  * the kernel cannot (before 5.14), those who write do. */
 static void pages_take(uint32_t events_max)
 {
-    struct record *records = atomic_load(&tracing.records);
+    struct rg_trace_event *records = atomic_load(&tracing.records);
     (void)madvise(records, events_max * sizeof(*records), MADV_POPULATE_WRITE);
 }
 
@@ -123,7 +150,7 @@ static void forked(struct rg_fork_hook *hook)
 /* Zeroed memory for so many records: what there is, or new. */
 static int memory_prepare(uint32_t events_max)
 {
-    size_t size = events_max * sizeof(struct record);
+    size_t size = events_max * sizeof(struct rg_trace_event);
     int rc = pages_free();
     if (rc < 0) {
         return rc;
@@ -179,14 +206,33 @@ int rg_tracing_end(uint32_t *out_count, uint64_t *out_dropped)
     return is_on ? 0 : -EINVAL;
 }
 
+/* A thread that is late may be changing it. */
+static bool record_get(const struct rg_trace_event *record, struct rg_trace_event *out_event)
+{
+    uint64_t at_ns = __atomic_load_n(&record->at_ns, __ATOMIC_ACQUIRE);
+    if (at_ns == 0) {
+        return false;
+    }
+    *out_event = (struct rg_trace_event){
+        .at_ns = at_ns,
+        .took_ns = record->took_ns,
+        .request = record->request,
+        .connection = __atomic_load_n(&record->connection, __ATOMIC_RELAXED),
+        .operation = record->operation,
+        .what = __atomic_load_n(&record->what, __ATOMIC_RELAXED),
+        .thread = record->thread,
+        .attempts = record->attempts,
+    };
+    memcpy(out_event->name, record->name, sizeof(record->name));
+    return true;
+}
+
 bool rg_tracing_get(uint32_t number, struct rg_trace_event *out_event)
 {
     pthread_mutex_lock(&tracing.lock);
     bool is_there = tracing.state == ENDED && number < atomic_load(&tracing.max);
     if (is_there) {
-        const struct record *record = &atomic_load(&tracing.records)[number];
-        is_there = atomic_load_explicit(&record->at_ns, memory_order_acquire) != 0;
-        *out_event = is_there ? record->event : *out_event;
+        is_there = record_get(&atomic_load(&tracing.records)[number], out_event);
     }
     pthread_mutex_unlock(&tracing.lock);
     return is_there;

@@ -27,6 +27,16 @@ static inline bool rg_tracing_is_on(void)
 
 /* Copies the event, at_ns included. Any thread. */
 __attribute__((cold)) void rg_tracing_add(const struct rg_trace_event *event);
+
+/* The same without a copy, for what there are most of: a zeroed event to be written, but for at_ns,
+ * and then published; NULL: there is no room. */
+struct rg_trace_event *rg_tracing_claim(void);
+/* may_change: rg_tracing_latest may give it. */
+void rg_tracing_publish(struct rg_trace_event *event, uint64_t at_ns, bool may_change);
+/* What this thread has published last, if that is of this request and moment: `what` and
+ * `connection` may be changed by rg_tracing_change. Else NULL. */
+struct rg_trace_event *rg_tracing_latest(uint64_t request, uint64_t at_ns);
+void rg_tracing_change(struct rg_trace_event *event, const char *what, uint64_t connection);
 /* A thread has slept for samples. */
 __attribute__((cold)) void rg_tracing_sleep(uint64_t began_ns, uint64_t ended_ns);
 

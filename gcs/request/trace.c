@@ -88,35 +88,37 @@ void rg_trace_end(const struct rg_request *request, const struct rg_completion *
     }
 }
 
-static struct rg_trace_event event_of(const struct rg_request *request, const char *what)
+static uint64_t connection_of(const struct rg_request *request)
 {
     const struct rg_conn *conn = request->x.conn;
-    const struct rg_loop *loop = request->client_loop->loop;
-    return (struct rg_trace_event){
-        .at_ns = loop->now_ns,
-        .request = (uintptr_t)request,
-        .connection = conn != NULL ? (uintptr_t)&conn->transport : 0,
-        .operation = request->ops->verb,
-        .what = what,
-        .thread = loop->index,
-    };
+    return conn != NULL ? (uintptr_t)&conn->transport : 0;
+}
+
+static void event_fill(struct rg_trace_event *event, const struct rg_request *request,
+                       const char *what)
+{
+    event->request = (uintptr_t)request;
+    event->connection = connection_of(request);
+    event->operation = request->ops->verb;
+    event->what = what;
+    event->thread = request->client_loop->loop->index;
 }
 
 /* The end of "bucket/object", which is what differs. */
 static void name_write(const struct rg_request *request, char out[static RG_TRACE_NAME_SIZE])
 {
     size_t room = RG_TRACE_NAME_SIZE - 1, size = strlen(request->object);
-    const char *object = request->object + (size > room ? size - room : 0);
-    while (object > request->object && ((uint8_t)*object & 0xc0) == 0x80) {
-        object++; /* the rest of a character of UTF-8 that is cut */
+    size_t skipped = size > room ? size - room : 0;
+    while (skipped > 0 && ((uint8_t)request->object[skipped] & 0xc0) == 0x80) {
+        skipped++; /* the rest of a character of UTF-8 that is cut */
     }
-    if (object == request->object && size < room) {
+    if (size < room) {
         size_t bucket_size = strlen(request->bucket), taken = RG_MIN(bucket_size, room - size - 1);
         memcpy(out, request->bucket + bucket_size - taken, taken);
         out[taken] = '/';
         out += taken + 1;
     }
-    strcpy(out, object);
+    memcpy(out, request->object + skipped, size - skipped + 1);
 }
 
 void rg_trace_stage(const struct rg_request *request, uint8_t stage)
@@ -128,16 +130,29 @@ void rg_trace_stage(const struct rg_request *request, uint8_t stage)
     const char *what = has_children                   ? "children"
                        : stage == RG_STAGES_ADMISSION ? "admission"
                                                       : rg_stage_name((enum rg_stage)stage);
-    struct rg_trace_event event = event_of(request, what);
-    if (request->attempts == 0 && request->x.conn == NULL) {
-        name_write(request, event.name);
+    uint64_t now_ns = request->client_loop->loop->now_ns;
+    struct rg_trace_event *event = rg_tracing_latest((uintptr_t)request, now_ns);
+    if (event != NULL) {
+        rg_tracing_change(event, what, connection_of(request));
+        return;
     }
-    rg_tracing_add(&event);
+    event = rg_tracing_claim();
+    if (event == NULL) {
+        return;
+    }
+    event_fill(event, request, what);
+    if (request->attempts == 0 && request->x.conn == NULL) {
+        name_write(request, event->name);
+    }
+    rg_tracing_publish(event, now_ns, true);
 }
 
 void rg_trace_done(const struct rg_request *request, const struct rg_completion *completion)
 {
-    struct rg_trace_event event = event_of(request, rg_status_name(completion->status));
-    event.attempts = completion->attempts;
-    rg_tracing_add(&event);
+    struct rg_trace_event *event = rg_tracing_claim();
+    if (event != NULL) {
+        event_fill(event, request, rg_status_name(completion->status));
+        event->attempts = completion->attempts;
+        rg_tracing_publish(event, request->client_loop->loop->now_ns, false);
+    }
 }

@@ -29,9 +29,9 @@ __attribute__((cold)) void rg_trace_end(const struct rg_request *request,
                                         const struct rg_completion *completion);
 
 /* Events of a trace (<ringest/trace.h>): what the request is at, by runtime/stages.h, from now on;
- * and that it has ended. Nothing of a request that no loop has begun. */
-__attribute__((cold)) void rg_trace_stage(const struct rg_request *request, uint8_t stage);
-__attribute__((cold)) void rg_trace_done(const struct rg_request *request,
-                                         const struct rg_completion *completion);
+ * and that it has ended. Nothing of a request that no loop has begun, nor of what it is at for no
+ * time. Not cold like the rest: made small instead of fast, they took more than twice as long. */
+void rg_trace_stage(const struct rg_request *request, uint8_t stage);
+void rg_trace_done(const struct rg_request *request, const struct rg_completion *completion);
 
 #endif

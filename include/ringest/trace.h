@@ -9,7 +9,8 @@
 
 #define RG_TRACE_NAME_SIZE 72
 
-/* From at_ns on, a request or a connection is at `what`. */
+/* From at_ns on, a request or a connection is at `what`. What a request is at for no time has no
+ * event. */
 struct rg_trace_event {
     uint64_t at_ns;        /* of CLOCK_MONOTONIC */
     uint64_t took_ns;      /* of a thread's sleep for samples, whose `what` is "wait"; or 0 */

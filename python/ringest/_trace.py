@@ -15,7 +15,7 @@ from ringest._log import logger
 from ringest._numbers import whole
 
 # What one event takes in memory.
-_EVENT_BYTES = 136
+_EVENT_BYTES = 128
 _MEMORY_MAX = 2 << 30
 
 # torch's profiler counts from the last multiple of so many seconds (a quarter of a year) of the epoch. With the same
@@ -146,7 +146,7 @@ class trace:
     last, and with how it was opened. What requests wait for (queue, throttled, retry, ...) is beside them, and on the
     loop's own thread its sleeps for samples. Times are those of torch.profiler: events of both files fit together.
 
-    memory: bytes for what is written down, 136 for each of about five events of a request. When it is full, what comes
+    memory: bytes for what is written down, 128 for each event; a request has three to five. When it is full, what comes
     later is left out, and a line of the log (level warning) says how much; so does `dropped`, after the block. The memory is taken
     when it begins, in about 0.4 ms for each MiB, and given back at the end. Requests that began before the block are left out, and of those that did not end in it, what they
     were at last. A child that is forked in the block is not in the trace, and may begin its own. OSError, before the

@@ -84,7 +84,7 @@ class Traced(unittest.TestCase):
 
     def test_memory_is_bounded(self):
         with client() as one, self.assertLogs("ringest", level="WARNING") as told:
-            with ringest.trace(self.path, memory=64 * 136) as traced:
+            with ringest.trace(self.path, memory=64 * 128) as traced:
                 for items in one.get_many([f"gs://data/x-{i:08}" for i in range(COUNT)]):
                     del items
         self.assertGreater(traced.dropped, COUNT)

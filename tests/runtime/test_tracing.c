@@ -126,6 +126,48 @@ static void test_a_child_is_not_in_its_parents_trace(void)
     rg_tracing_free();
 }
 
+static void test_what_lasts_for_no_time_makes_no_event(void)
+{
+    uint32_t count;
+    uint64_t dropped;
+    RG_CHECK_EQ(rg_tracing_begin(1000), 0);
+    RG_CHECK(rg_tracing_latest(7, 5) == NULL);
+    struct rg_trace_event *event = rg_tracing_claim();
+    event->request = 7;
+    event->what = "queue";
+    strcpy(event->name, "bucket/object");
+    rg_tracing_publish(event, 5, true);
+    RG_CHECK(rg_tracing_latest(7, 6) == NULL);
+    RG_CHECK(rg_tracing_latest(8, 5) == NULL);
+    RG_CHECK(rg_tracing_latest(7, 5) == event);
+    rg_tracing_change(event, "first_byte", 9);
+    event = rg_tracing_claim();
+    event->request = 7;
+    event->what = "OK";
+    rg_tracing_publish(event, 5, false);
+    RG_CHECK(rg_tracing_latest(7, 5) == NULL); /* an end stays one */
+    RG_CHECK_EQ(rg_tracing_end(&count, &dropped), 0);
+    struct rg_trace_event found;
+    RG_CHECK(rg_tracing_get(0, &found));
+    RG_CHECK_EQ(found.at_ns, 5);
+    RG_CHECK_EQ(found.connection, 9);
+    RG_CHECK_STR(found.what, "first_byte");
+    RG_CHECK_STR(found.name, "bucket/object");
+    RG_CHECK(rg_tracing_get(1, &found));
+    RG_CHECK_STR(found.what, "OK");
+    RG_CHECK(!rg_tracing_get(2, &found));
+    rg_tracing_free();
+    RG_CHECK_EQ(rg_tracing_begin(1000), 0); /* another trace */
+    event = rg_tracing_claim();
+    event->request = 7;
+    rg_tracing_publish(event, 5, true);
+    RG_CHECK_EQ(rg_tracing_end(&count, &dropped), 0);
+    RG_CHECK_EQ(rg_tracing_begin(1000), 0);
+    RG_CHECK(rg_tracing_latest(7, 5) == NULL);
+    RG_CHECK_EQ(rg_tracing_end(&count, &dropped), 0);
+    rg_tracing_free();
+}
+
 /* Else threads that write events take it, page by page. */
 static void test_its_memory_is_taken_when_it_begins(void)
 {
@@ -142,7 +184,7 @@ static void test_its_memory_is_taken_when_it_begins(void)
             add(i, "bucket/object");
         }
         getrusage(RUSAGE_SELF, &after);
-        RG_CHECK(after.ru_minflt - before.ru_minflt < 100); /* of 664 pages */
+        RG_CHECK(after.ru_minflt - before.ru_minflt < 100); /* of 625 pages */
         RG_CHECK_EQ(rg_tracing_end(&count, &dropped), 0);
         RG_CHECK_EQ(count, 20000);
         rg_tracing_free();
@@ -155,6 +197,7 @@ int main(int argc, char **argv)
         RG_TEST(test_threads_write_side_by_side),
         RG_TEST(test_what_has_no_room_is_counted),
         RG_TEST(test_the_next_trace_has_nothing_of_the_last),
+        RG_TEST(test_what_lasts_for_no_time_makes_no_event),
         RG_TEST(test_its_memory_is_taken_when_it_begins),
         RG_TEST(test_a_child_is_not_in_its_parents_trace),
     };
