@@ -321,6 +321,20 @@ class Compare(unittest.TestCase):
             child = file.read()
         self.assertTrue(until(lambda: not os.path.exists(f"/proc/{child}")))
 
+    def test_who_has_no_way_is_a_row_too(self):
+        own = self.write("own.py", LATER)
+        arguments = ["--emulate", "--peers", f"ringest:get_many,litdata,{own}", "--verbs", "list", "--names", "10"]
+        rows = self.measured(*arguments, *SHORT)
+        self.assertEqual({client: row.error for (_, client), row in rows.items()}, {
+            "ringest get_many": None, "litdata": "has no way to list", "later": "has no way to list",
+        })  # fmt: skip
+        preset = self.write("train.toml", TRAIN)
+        arguments = ["--emulate", "--preset", preset, "--peers", "ringest:get_many,litdata,webdataset"]
+        rows = self.measured(*arguments, "--rounds", "1", "--warm-up", "0")
+        self.assertEqual(rows["train", "litdata"].error, "has no loader for presets")
+        self.assertIn("tar shards", rows["train", "webdataset"].error)
+        self.assertIsNone(rows["train", "ringest get_many"].error)
+
     def test_verify_looks_at_all_that_others_read_and_write(self):
         later = self.write("later.py", LATER.replace('needs=("torch",)', ""))
         arguments = ["--emulate", "--peers", f"ringest:get_many,{later}", "--verbs", "get,put", "--sizes", "1k", *SHORT]

@@ -15,7 +15,7 @@ from typing import Any
 import ringest
 from ringest.bench import compare_presets, emulator, figures, machine, network, peers, result, run
 from ringest.bench.peers.data import Data, Place
-from ringest.bench.peers.measuring import Cell, How, cells_of, cost, measure_all, row
+from ringest.bench.peers.measuring import NO_WAY, Cell, How, cells_of, cost, measure_all, row
 from ringest.bench.peers.work import VERBS
 from ringest.bench.result import Row
 from ringest.client import parse_size
@@ -412,7 +412,7 @@ def main(options: argparse.Namespace) -> int:
             if getattr(options, name) is None:
                 setattr(options, name, value)
         cells = list(cells_of(_names(options), options.verbs, options.sizes))
-        if not cells:
+        if all(cell.way is NO_WAY for cell in cells):
             raise peers.PeerError(f"none of these clients can {' or '.join(options.verbs)}")
     except peers.PeerError as error:
         _complain(error)

@@ -20,7 +20,7 @@ from ringest.bench.adapter import Ringest
 from ringest.bench.folder import Folder
 from ringest.bench.peers.data import Place
 from ringest.bench.peers.loaders import Loader
-from ringest.bench.peers.measuring import absent, environment
+from ringest.bench.peers.measuring import NO_WAY, absent, environment
 from ringest.bench.peers.work import Peer, Way
 from ringest.bench.presets import Preset
 from ringest.bench.ranks import Job, RankError, Ranks
@@ -72,11 +72,13 @@ def entries_of(names: Sequence[str]) -> list[Entry]:
         ways = [*([OURS] if peer.name == peers.OURS else []), *(way for way in peer.ways if way.dataset)]
         wanted = [way for way in ways if way_name in ("", way.name)]
         if peer.unable:
-            found.append(Entry(name, peer, Way(""), error=peer.unable))
+            found.append(Entry(name, peer, NO_WAY, error=peer.unable))
         elif way_name and not wanted:
             raise peers.PeerError(
                 f"{name} has no loader {way_name}; it has {', '.join(way.name for way in ways) or 'none'}"
             )
+        elif not wanted:
+            found.append(Entry(name, peer, NO_WAY, error="has no loader for presets"))
         else:
             found += [Entry(name, peer, way, error=absent(peer, way) if way is not OURS else None) for way in wanted]
     return found

@@ -26,6 +26,8 @@ from ringest.bench.result import Latency, Phase, Round, Row
 # What would send a client elsewhere, or tell it who we are.
 FOREIGN_PREFIXES = ("RINGEST_", "STORAGE_EMULATOR_HOST", "GOOGLE_", "CLOUDSDK_", "AWS_", "TENSORSTORE_")
 FOREIGN = ("service_account", "http_proxy", "https_proxy", "all_proxy")
+# Of a client that cannot do what is asked for.
+NO_WAY = Way("")
 # Where nobody listens.
 NOWHERE = "127.0.0.1:1"
 
@@ -215,7 +217,7 @@ def row(cell: Cell, verify: bool) -> Row:
 
 
 def cells_of(names: list[str], verbs: list[str], sizes: dict[str, int]) -> Iterator[Cell]:
-    """In the order of the table. A name may be NAME:WAY."""
+    """In the order of the table. A name may be NAME:WAY. A client that can do nothing of it has rows that say so."""
     found = []
     for name in names:
         whose, _, way_name = name.partition(":")
@@ -224,11 +226,15 @@ def cells_of(names: list[str], verbs: list[str], sizes: dict[str, int]) -> Itera
         if not ways:
             raise peers.PeerError(f"{whose} has no way {way_name}; it has {', '.join(way.name for way in peer.ways)}")
         found += [(whose, peer, way) for way in ways]
+    able = {whose for whose, peer, way in found if peer.unable or any(getattr(way, verb) for verb in verbs)}
+    lacking = {whose: peer for whose, peer, _ in found if whose not in able}
     for verb in verbs:
         for label, size in sizes.items() if verb != "list" else [("", 0)]:
             for whose, peer, way in found:
                 if peer.unable or getattr(way, verb) is not None:
                     yield Cell(whose, peer, way, verb, label, size, error=peer.unable or absent(peer, way))
+            for whose, peer in lacking.items():
+                yield Cell(whose, peer, NO_WAY, verb, label, size, error=f"has no way to {verb}")
 
 
 def absent(peer: Peer, way: Way) -> str | None:
