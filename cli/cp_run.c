@@ -145,7 +145,10 @@ void cp_item_refused(struct cp_worker *worker, struct cp_item *item,
         cp_item_fail(worker, item, "gs://%s/%s: is a folder; copy it with -r", item->bucket,
                      item->name);
     } else {
-        cp_item_fail(worker, item, "%s", cli_completion_text(completion));
+        const char *source = item->kind == CP_COPY ? item->from_name : item->name;
+        bool missing = completion->status == RG_STATUS_NOT_FOUND && item->kind != CP_UPLOAD;
+        cp_item_fail(worker, item, "%s%s", cli_completion_text(completion),
+                     missing ? lookup_version_hint(source) : "");
     }
 }
 

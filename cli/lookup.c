@@ -6,6 +6,8 @@
 
 /* Empty pages in a row that lead to themselves. */
 #define REPEATS_MAX 50
+/* Generations are microseconds since 1970. */
+#define GENERATION_DIGITS_MIN 10
 
 /* Asks for one page, the first one of names from page_start on or the one that the token leads to.
  */
@@ -175,6 +177,17 @@ int lookup_folder(struct cli_session *session, const char *bucket, const char *n
     return status;
 }
 
+const char *lookup_version_hint(const char *name)
+{
+    const char *mark = strrchr(name, '#');
+    size_t digits = mark != NULL ? strspn(mark + 1, "0123456789") : 0;
+    return digits >= GENERATION_DIGITS_MIN && mark[1 + digits] == '\0'
+               ? "; \"#\" and what follows is taken for a part of the name; an old version is read "
+                 "by "
+                 "Client.get(uri, generation=...) in Python"
+               : "";
+}
+
 int lookup_fail(struct cli_session *session, const struct cli_uri *uri,
                 const struct rg_completion *done)
 {
@@ -183,7 +196,8 @@ int lookup_fail(struct cli_session *session, const struct cli_uri *uri,
         (void)lookup_folder(session, uri->bucket, uri->name, &is_folder);
     }
     if (!is_folder) {
-        return cli_fail("%s", cli_completion_text(done));
+        return cli_fail("%s%s", cli_completion_text(done),
+                        done->status == RG_STATUS_NOT_FOUND ? lookup_version_hint(uri->name) : "");
     }
     const char *slash = uri->name[strlen(uri->name) - 1] == '/' ? "" : "/";
     return cli_fail("gs://%s/%s: no such object, but a folder; `ringest ls gs://%s/%s%s` lists it",

@@ -41,6 +41,9 @@ int lookup_folder(struct cli_session *session, const char *bucket, const char *n
 /* Says why an object was not read; and if a folder has its name, that it does. CLI_FAILED. */
 int lookup_fail(struct cli_session *session, const struct cli_uri *uri,
                 const struct rg_completion *done);
+/* What to say behind an error about a name that ends as gsutil and `ringest ls -a` write a version,
+ * "#GENERATION", which is a part of names here; "" for others. */
+const char *lookup_version_hint(const char *name);
 /* What stands under one name, alone. */
 int lookup_one(struct cli_session *session, const struct cli_uri *uri, struct there *out_there);
 /* A zeroed one is fine. */

@@ -103,7 +103,9 @@ static void result_take(struct rm *rm, const struct batch *batch, size_t index,
     if (status == RG_STATUS_NOT_FOUND && !rm->stopped && is_folder(rm, batch, index)) {
         text = "no such object, but a folder; -r removes what is in it";
     }
-    cli_fail("gs://%s/%s: %s", batch->bucket, batch->deletes[index].object, text);
+    const char *name = batch->deletes[index].object;
+    cli_fail("gs://%s/%s: %s%s", batch->bucket, name, text,
+             status == RG_STATUS_NOT_FOUND ? lookup_version_hint(name) : "");
 }
 
 static int batch_send(struct rm *rm, struct batch *batch)

@@ -77,6 +77,14 @@ class WrongInputs(ServedCase):
         self.check("rsync -r -n --delete dir gs://mine/folder", USAGE, text)
         self.assertEqual(self.ok(self.ringest("cat", "gs://mine/folder/object")), b"x")
 
+    def test_versions_are_no_names(self):
+        """As others write them, and `ls -a` shows them."""
+        name = self.ok(self.ringest("ls", "-a", "gs://mine/object")).decode().strip()
+        self.assertRegex(name, r"#\d{10,}$")
+        for command in (("cat", name), ("stat", name), ("rm", name), ("cp", name, "x"), ("cp", name, "gs://mine/x")):
+            self.fails(self.ringest(*command), FAILED, '"#" and what follows is taken for a part of the name')
+        self.ok(self.ringest("stat", "gs://mine/object"))
+
     def test_a_bucket_that_cannot_be(self):
         text = 'gs://MINE/x: not a valid name: UTF-8 of at most 1024 bytes without line breaks, and not "." or ".."; buckets '
         self.check("cp file gs://MINE/x", FAILED, text + 'have small letters, digits, "-", "_" and "."')
