@@ -12,6 +12,8 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
+import ringest
+
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
@@ -37,6 +39,15 @@ def parse(parser: argparse.ArgumentParser) -> argparse.Namespace:
     if not (options.folder or options.endpoint) and (options.resume or options.stop_after):
         parser.error("to go on later, the bucket has to stay: give --folder or --endpoint")
     return options
+
+
+@contextlib.contextmanager
+def checkpoint_at(uri: str) -> Iterator[None]:
+    """Loads one that may not be there."""
+    try:
+        yield
+    except ringest.NotFoundError:
+        sys.exit(f"there is no checkpoint {uri}: run with --stop-after first, and the same place")
 
 
 def find_program() -> str:

@@ -113,7 +113,8 @@ class Trainer:
         print(f"stopped after step {self.step}: {self.seen:,} pictures of epoch {self.epoch + 1}", file=sys.stderr)
 
     def load(self) -> None:
-        state = checkpoint.load(self.checkpoint, client=self.client)
+        with emulator.checkpoint_at(self.checkpoint):
+            state = checkpoint.load(self.checkpoint, client=self.client)
         self.net.load_state_dict(state["net"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.stream.load_state_dict(state["stream"])

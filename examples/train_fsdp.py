@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 import random
 from typing import Any
 
@@ -182,6 +183,8 @@ def main() -> None:
     parser.add_argument("--dtype", default="float32", choices=["float32", "float64"], help="(%(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="of the weights and of the order (%(default)s)")
     options = parser.parse_args()
+    if "RANK" not in os.environ:
+        parser.error("it has no rank: start it with torchrun --nproc-per-node 2")
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     try:

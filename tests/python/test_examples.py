@@ -65,6 +65,19 @@ class Examples(unittest.TestCase):
             self.assertGreaterEqual(result["accuracy"], 0.96)
         self.assertEqual(two, whole, "a stop shall not change what is learnt")
 
+    def test_what_cannot_go_on_says_why(self):
+        with tempfile.TemporaryDirectory() as folder:
+            _, err = run("train_digits.py", "--folder", folder, "--resume", expect=1)
+        self.assertEqual(
+            err,
+            "there is no checkpoint gs://examples/digits/checkpoint.pt: run with --stop-after first, and the same place\n",
+        )
+        command = [sys.executable, "-B", os.path.join(EXAMPLES, "train_fsdp.py"), "gs://mine/run"]
+        environment = {name: value for name, value in os.environ.items() if name != "RANK"}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("start it with torchrun --nproc-per-node", done.stderr)
+
     @unittest.skipIf(importlib.util.find_spec("lightning") is None, "it needs lightning")
     def test_a_lightning_run_that_was_killed_goes_on_exactly(self):
         with tempfile.TemporaryDirectory() as folder:
