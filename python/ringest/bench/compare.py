@@ -303,7 +303,8 @@ def _print(cells: list[Cell], options: argparse.Namespace, file: object) -> None
     say(
         "Client CPU time of an object (of a name, for list) in us; in brackets the requests in flight that suit it best;"
     )
-    say(f"behind x its cost / the first client's. Median of {options.rounds:g} rounds of {options.seconds:g} s.")
+    rounds = f"Median of {options.rounds:g} rounds" if options.rounds > 1 else "One round"
+    say(f"behind x its cost / the first client's. {rounds} of {options.seconds:g} s.")
     if options.verify:
         say(
             "Verified: the CRC32C of every body that was read, which is part of the cost, and each object that was written."

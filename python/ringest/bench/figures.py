@@ -215,9 +215,13 @@ def _metric(own: str) -> Measure:
 
 
 def parameters(row: Row, names: Iterable[str]) -> list[str]:
-    """Texts without the parameter's name: a scheme, a verb, an option's word say what they are."""
+    """Words without the parameter's name: a scheme, a verb, an option's word say what they are."""
     told = [(each, row.parameters[each]) for each in names if each in row.parameters]
-    return [value(each) if isinstance(each, str) and each else f"{name(key)} {value(each)}" for key, each in told]
+    return [value(each) if _is_word(each) else f"{name(key)} {value(each)}" for key, each in told]
+
+
+def _is_word(of_parameter: Any) -> bool:
+    return isinstance(of_parameter, str) and of_parameter != "" and " " not in of_parameter
 
 
 def value(of_parameter: Any) -> str:

@@ -179,7 +179,7 @@ def rates(group: Group, palette: Palette) -> Drawn | None:
                 figures.number(found.median), (found.high, place), (7, 0), textcoords="offset points", va="center"
             )
     _bars(axes, [group.label(row) for row in rows])
-    axes.set_xlabel("operations/s; a line: the median")
+    axes.set_xlabel("operations/s, and their median")
     axes.set_xlim(0, 1.15 * max(value for row in rows for value in figures.RATE.values(row)))
     return _svg(figure, f"rates of {group.title}")
 
