@@ -76,6 +76,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     rc = rg_permissions_parse(body, size, block.data, block.size, NAMES, NAME_COUNT, granted,
                               &problem);
     RG_ASSERT(rc == 0 || (rc == -EBADMSG && problem != NULL));
+    struct rg_rewrite_said said = {0};
+    if (rg_rewrite_say(body, size, "NEARLINE", true, &said) == 0) {
+        RG_ASSERT(said.body_size == strlen(said.body));
+        RG_ASSERT(said.kms_key == NULL || strstr(said.kms_key, "/cryptoKeyVersions/") == NULL);
+    }
+    rg_rewrite_said_fini(&said);
     free(block.data);
     return 0;
 }
