@@ -106,8 +106,10 @@ static int status_check(struct opening *opening, int fd)
         return fail(opening, -EPERM, "%s is not a file with one name; remove it", opening->path);
     }
     if (stat.st_uid != geteuid()) {
-        return fail(opening, -EPERM, "%s belongs to another user (%u); remove it", opening->path,
-                    (unsigned)stat.st_uid);
+        return fail(opening, -EPERM,
+                    "%s belongs to another user (%u); have it removed, or name another folder in "
+                    "RINGEST_SHARING",
+                    opening->path, (unsigned)stat.st_uid);
     }
     if ((stat.st_mode & 07777) != 0600) {
         return fail(opening, -EPERM,

@@ -134,7 +134,7 @@ static void test_what_is_not_used(void)
     if (geteuid() == 0) {
         region_make(&c);
         RG_CHECK_EQ(chown(c.path, 12345, (gid_t)-1), 0);
-        check_refused(&c, "belongs to another user (12345)");
+        check_refused(&c, "belongs to another user (12345); have it removed, or name another");
     }
     region_case_close(&c);
 }
