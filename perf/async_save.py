@@ -2,15 +2,17 @@
 """For how long training stands still while a checkpoint is saved, and what its steps cost meanwhile.
 
 Rows: ringest.checkpoint.save and AsyncSaver, the same with pace=None, dcp.save and dcp.async_save with one ringest.dcp.StorageWriter;
-and floor (floor_pace.c), which is no save: a process that takes a CPU as long as the row "ringest" of the same round did, in pieces
-of the same size and at its slowest rate, and does nothing else. So what a step loses beside it, it loses to any work of that kind.
+parts, which is held back between parts and not within one, at twice the slowest rate; and floor (floor_pace.c), which is no save: a
+process that takes a CPU as long as the row "ringest" of the same round did, in pieces of the same size and at its slowest rate, and
+does nothing else. So what a step loses beside it, it loses to any work of that kind.
 
 A step is one of a small model: forward, backward, SGD; or, with --step product, two products of matrices. Rounds take the rows in
 turns, each in a process of its own. The emulator may answer late, so that a save takes as long as over a network. For each row,
 medians of the rounds: the seconds for which the call holds up training; how much longer a step takes while a save is being sent, at
 its median, mean and 95th percentile, beside those just before that save; the same by CPU time alone: what the other threads of the
-process (or the floor's process) took while the step ran, as if nobody else had used its CPU; how many bytes the process has grown by after the first save, and after the last one. Over TLS; `ringest emulate` on
-the first core, or with --server-nice on all of them at that priority, the client on all, or with --pinned on the last one.
+process (or the floor's process) took while the step ran, as if nobody else had used its CPU; how many bytes the process has grown
+by after the first save, and after the last one. Over TLS; `ringest emulate` on the first core, or with --server-nice on all of them
+at that priority, the client on all, or with --pinned on the last one.
 """
 
 import argparse
@@ -23,11 +25,12 @@ import time
 
 import common
 
-ROWS = ("ringest", "unheld", "dcp", "floor")
+ROWS = ("ringest", "unheld", "dcp", "parts", "floor")
 NAMES = {
     "ringest": "ringest.checkpoint",
     "unheld": "ringest.checkpoint, pace=None",
     "dcp": "ringest.dcp",
+    "parts": "ringest.checkpoint, a part at a time",
     "floor": "floor",
 }
 TENSOR_BYTES = 16 << 20
@@ -89,12 +92,15 @@ class Ways:
         import torch.distributed.checkpoint as dcp
 
         import ringest
-        from ringest import checkpoint
+        from ringest import _pace, checkpoint
         from ringest.dcp import StorageWriter
 
         client = ringest.Client(arguments.endpoint, arguments.ca)
+        if arguments.row == "parts":
+            _pace.Pace._tell = lambda pace: None
         if arguments.row != "dcp":
-            saver = checkpoint.AsyncSaver(client=client, pace="auto" if arguments.row == "ringest" else None)
+            pace = {"ringest": "auto", "unheld": None, "parts": 2 * SLOWEST}[arguments.row]
+            saver = checkpoint.AsyncSaver(client=client, pace=pace)
             self.save = lambda step: checkpoint.save(state, f"gs://checkpoints/{step}.pt", client=client)
             self.begin = lambda step: saver.save(state, f"gs://checkpoints/{step}.pt")
         else:
