@@ -41,12 +41,8 @@ def parse(parser: argparse.ArgumentParser) -> argparse.Namespace:
     return options
 
 
-@contextlib.contextmanager
-def checkpoint_at(uri: str) -> Iterator[None]:
-    """Loads one that may not be there."""
-    try:
-        yield
-    except ringest.NotFoundError:
+def expect_checkpoint(client: ringest.Client, uri: str) -> None:
+    if not client.exists(uri):
         sys.exit(f"there is no checkpoint {uri}: run with --stop-after first, and the same place")
 
 

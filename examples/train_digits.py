@@ -159,8 +159,8 @@ class Trainer:
         )
 
     def load(self) -> None:
-        with emulator.checkpoint_at(self.checkpoint):
-            state = torch.load(io.BytesIO(self.client.get(self.checkpoint)), weights_only=True)
+        emulator.expect_checkpoint(self.client, self.checkpoint)
+        state = torch.load(io.BytesIO(self.client.get(self.checkpoint)), weights_only=True)
         self.net.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.step = state["step"]

@@ -89,6 +89,8 @@ class Trainer:
     def __init__(self, options: argparse.Namespace, client: ringest.Client) -> None:
         self.options, self.client = options, client
         self.checkpoint = f"gs://{options.bucket}/food/checkpoint.pt"
+        if options.resume:
+            emulator.expect_checkpoint(client, self.checkpoint)
         torch.manual_seed(1)
         self.net = Net()
         self.optimizer = torch.optim.Adam(self.net.parameters(), lr=2e-3)
@@ -113,8 +115,7 @@ class Trainer:
         print(f"stopped after step {self.step}: {self.seen:,} pictures of epoch {self.epoch + 1}", file=sys.stderr)
 
     def load(self) -> None:
-        with emulator.checkpoint_at(self.checkpoint):
-            state = checkpoint.load(self.checkpoint, client=self.client)
+        state = checkpoint.load(self.checkpoint, client=self.client)
         self.net.load_state_dict(state["net"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.stream.load_state_dict(state["stream"])
