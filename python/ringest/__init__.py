@@ -12,6 +12,7 @@ In use:
 """
 
 import importlib
+import importlib.util
 from typing import TYPE_CHECKING, Any
 
 from ringest import _interpreter  # noqa: F401 (before the extension, which not all of them find)
@@ -99,6 +100,17 @@ _DATASETS = {
 }
 
 
+# What cannot be had without a package: help(ringest) takes all that dir() names, and would end there.
+_NEEDED = {"DeviceBatches": "torch", "ParquetDataset": "pyarrow", "to_device": "torch"}
+
+
+def _is_there(name: str) -> bool:
+    try:
+        return name not in _NEEDED or importlib.util.find_spec(_NEEDED[name]) is not None
+    except (ImportError, ValueError):  # of a program that forbids its import
+        return False
+
+
 def __getattr__(name: str) -> Any:
     if name in _DATASETS:
         return getattr(importlib.import_module(f"ringest.{_DATASETS[name]}"), name)
@@ -127,4 +139,4 @@ _MODULES += ["parquet", "ray", "tar", "tensorboard", "torch_checkpointing", "tor
 def __dir__() -> list[str]:
     loaded = [name for name in _MODULES if name in globals()]
     special = [name for name in globals() if name.startswith("__")]
-    return sorted([*__all__, *loaded, *special])
+    return sorted([*filter(_is_there, __all__), *loaded, *special])

@@ -286,6 +286,13 @@ class Inputs(unittest.TestCase):
         self.assertIn("ringest.checkpoint.load needs the package torch", said)
         self.assertEqual(run("import ringest; ringest.IterableDataset('gs://data/x-')", "torch", "fsspec"), "")
 
+    def test_help_does_not_need_what_is_not_installed(self):
+        for hidden, gone in (("torch", "to_device"), ("pyarrow", "ParquetDataset")):
+            with self.subTest(hidden):
+                script = f"import pydoc, ringest; pydoc.render_doc(ringest); assert {gone!r} not in dir(ringest)"
+                self.assertEqual(run(script, hidden), "")
+                self.assertEqual(run(f"import ringest; assert {gone!r} in dir(ringest)"), "")
+
     def test_only_what_is_public_is_shown(self):
         names = {}
         exec("from ringest import *", names)
