@@ -85,11 +85,13 @@ class Sources:
 
 
 class Profile:
-    """Samples of each part within a time, from a file of perf's."""
+    """Samples of each part within a time, from a file of perf's; of others, no names are looked up."""
 
-    def __init__(self, path, own):
+    def __init__(self, path, own, begin=None, end=None):
         self.own = own
-        text = common.run(["perf", "script", "--no-inline", "--input", path, "--fields", "time,ip,sym,dso"])
+        within = ["--time", f"{begin:.6f},{end:.6f}"] if begin is not None else []
+        command = ["perf", "script", "--no-inline", "--input", path, "--fields", "time,ip,sym,dso", *within]
+        text = common.run(command)
         samples = [self._sample(block) for block in text.split("\n\n") if block.strip()]
         innermost = {frames[0] for _, frames in samples if frames}
         for name, sources in own.items():
@@ -228,7 +230,7 @@ def run(cell, backend, emulator, own, options, sampled=True):
         if verb == "list" and caller != "c":
             told["requests"] /= PAGE
         if sampled:
-            profile = Profile(file.name, own)
+            profile = Profile(file.name, own, told.get("begin"), told.get("end"))
             told["samples"] = profile.counts(told.get("begin"), told.get("end"), told.get("seconds", 0))
     return told
 
@@ -263,9 +265,7 @@ def cells(options):
             for verb in options.verbs:
                 if caller == "c" or (caller, verb) in WAYS:
                     for size in ["names"] if verb == "list" else options.sizes:
-                        # A call of put_many is for many objects, and ends when all are there.
-                        if (caller, verb, size) != ("get_many", "put", "64MiB"):
-                            yield caller, verb, size, kind
+                        yield caller, verb, size, kind
 
 
 def emulator(kind, options):
@@ -339,9 +339,11 @@ def measure_all(wanted, told, key, call, options):
         for backend, found in told[key][name].items():
             print(f"{name} {backend}: {told_line(found)}", flush=True)
         if not options.quick:
-            with open(options.json, "w", encoding="utf-8") as file:
+            # At once: a run that is ended while it writes must not take with it what was measured before.
+            with open(f"{options.json}.new", "w", encoding="utf-8") as file:
                 json.dump(told, file, indent=1)
                 file.write("\n")
+            os.replace(f"{options.json}.new", options.json)
 
 
 def parse():
