@@ -139,7 +139,12 @@ class Explained(unittest.TestCase):
 
     def test_a_training_loop_with_workers(self):
         with emulator("--latency-ms", "100") as place, self.running(TRAINING, place[0], place[1] or "") as process:
-            seen = until(lambda: [one for one in self.explain() if one["steps"] >= 2][1:] and self.explain())
+
+            def both():
+                found = [one for one in self.explain() if one["steps"] >= 2 and one["attributed"] >= 0.95]
+                return found if len(found) == 2 else None
+
+            seen = until(both)
             self.assertEqual({(one["worker"], one["workers"]) for one in seen}, {(0, 2), (1, 2)})
             self.assertNotIn(process.pid, [one["pid"] for one in seen])
             for one in seen:
@@ -154,7 +159,11 @@ class Explained(unittest.TestCase):
         with emulator() as place, self.running(LOOP, place[0], place[1] or "", "") as process:
             until(lambda: any(one["steps"] for one in self.explain(str(process.pid))))
             with Rule(place, **HELD):
-                (seen,) = until(lambda: [one for one in self.explain() if one["waiting_s"] > 1])
+
+                def waits():
+                    return [one for one in self.explain() if one["waiting_s"] > 1 and one["attributed"] >= 0.95]
+
+                (seen,) = until(waits)
                 self.assertEqual(seen["state"], "waiting")
                 self.assertGreater(seen["parts"]["first_byte"], 0.5 * seen["wait"])
                 process.send_signal(signal.SIGKILL)
