@@ -7,15 +7,6 @@
 #include <stdio.h>
 #include <unistd.h>
 
-uint32_t rg_telling_waiting(const struct rg_list *waiting)
-{
-    uint32_t count = 0;
-    for (const struct rg_list *node = waiting->next; node != waiting; node = node->next) {
-        count++;
-    }
-    return count;
-}
-
 struct rg_peer_side rg_telling_side(const struct rg_limiter *limiter, bool waits, uint64_t since_ns)
 {
     bool is_used = limiter->in_flight > 0 || limiter->begun_ns > since_ns;

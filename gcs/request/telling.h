@@ -20,8 +20,6 @@ struct rg_tally {
 
 /* since_ns: what began later is told as if it were out, so that somebody with one short request
  * after the other is seen. */
-/* How many wait in a list. */
-uint32_t rg_telling_waiting(const struct rg_list *waiting);
 struct rg_peer_side rg_telling_side(const struct rg_limiter *limiter, bool waits,
                                     uint64_t since_ns);
 /* For the statistics of a bucket: the rate is 0 where the service holds nothing back, and `waiting`

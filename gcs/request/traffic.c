@@ -23,6 +23,7 @@
 struct limit {
     struct rg_limiter limiter;
     struct rg_list waiting;
+    uint32_t waiting_count;
     struct rg_alarm alarm; /* of the next token */
     struct rg_traffic *traffic;
     bool is_held; /* gets among those that wait are counted in rg_stages.held */
@@ -239,8 +240,9 @@ void rg_traffic_forget(struct rg_request *request)
  * which may have expired and be behind the alarm that runs. */
 static bool limit_invariants(const struct limit *limit)
 {
-    return rg_list_empty(&limit->waiting) || limit->limiter.in_flight > 0 ||
-           rg_list_linked(&limit->alarm.timer.node);
+    bool waits = !rg_list_empty(&limit->waiting);
+    return waits == (limit->waiting_count > 0) &&
+           (!waits || limit->limiter.in_flight > 0 || rg_list_linked(&limit->alarm.timer.node));
 }
 
 /* Those whose head is awaited were sent, in this order, and are counted. Each may have a hedge. */
@@ -357,6 +359,7 @@ static void limit_pump(struct limit *limit)
     uint64_t now_ns = loop_of(limit->traffic)->now_ns;
     while (!rg_list_empty(&limit->waiting) && rg_limiter_enter(&limit->limiter, now_ns)) {
         struct rg_request *request = request_of(rg_list_pop_front(&limit->waiting));
+        limit->waiting_count--;
         held_add(limit, request, -1);
         admit(request);
         limit->traffic->admitted(request);
@@ -434,8 +437,7 @@ static void bucket_account(struct rg_traffic_bucket *bucket)
     const struct rg_quantile *meta = &bucket->kinds[RG_TRAFFIC_META].heads;
     struct rg_account account = {
         .loop = loop_of(traffic)->index,
-        .waiting = rg_telling_waiting(&bucket->reads.waiting) +
-                   rg_telling_waiting(&bucket->writes.waiting),
+        .waiting = bucket->reads.waiting_count + bucket->writes.waiting_count,
     };
     rg_telling_account(&account, bucket->name, &bucket->tally, loop_of(traffic)->now_ns);
     rg_telling_limits(&account, limiters, RG_ARRAY_LEN(limiters));
@@ -561,6 +563,7 @@ bool rg_traffic_enter(struct rg_request *request)
         limit_alarm_set(limit);
     }
     rg_list_push_back(&limit->waiting, &admission->node);
+    limit->waiting_count++;
     held_add(limit, request, 1);
     held_judge(limit);
     RG_VERIFY(invariants(request));
@@ -570,15 +573,10 @@ bool rg_traffic_enter(struct rg_request *request)
 void rg_traffic_withdraw(struct rg_request *request)
 {
     RG_ASSERT(request->state == RG_REQUEST_ADMISSION);
+    struct limit *limit = limit_of(request);
     rg_list_remove(&request->admission.node);
-    held_add(limit_of(request), request, -1);
-}
-
-/* It is no longer among those that a head is awaited for. */
-static void unanswered_end(struct rg_request *request)
-{
-    struct rg_admission *admission = &request->admission;
-    rg_list_remove(&admission->node);
+    limit->waiting_count--;
+    held_add(limit, request, -1);
 }
 
 static void body_note(struct kind *kind, uint64_t size)
@@ -595,7 +593,7 @@ void rg_traffic_leave(struct rg_request *request)
     RG_ASSERT(request->state == RG_REQUEST_POOL || request->state == RG_REQUEST_OUT);
     rg_traffic_unhedge(request);
     if (admission->sent_ns != 0 && admission->arrived_ns == 0) {
-        unanswered_end(request);
+        rg_list_remove(&request->admission.node);
         kind_of(request)->sent_count--;
         if (x->status == RG_STATUS_STALLED) {
             rg_stall_expired(&kind_of(request)->stall);
@@ -656,7 +654,7 @@ void rg_traffic_answered(struct rg_request *request)
     uint64_t now_ns = loop_of(traffic)->now_ns;
     uint64_t elapsed_ns = now_ns - admission->sent_ns;
     rg_traffic_unhedge(request);
-    unanswered_end(request);
+    rg_list_remove(&request->admission.node);
     kind->sent_count--;
     admission->arrived_ns = now_ns;
     rg_quantile_add(&kind->heads, elapsed_ns);
@@ -835,8 +833,7 @@ static double ceiling_of(const struct limit *limit)
 
 static struct rg_bucket_side side_describe(const struct limit *limit)
 {
-    return rg_telling_stats(&limit->limiter, rg_telling_waiting(&limit->waiting),
-                            loop_of(limit->traffic)->now_ns);
+    return rg_telling_stats(&limit->limiter, limit->waiting_count, loop_of(limit->traffic)->now_ns);
 }
 
 uint32_t rg_traffic_buckets(const struct rg_traffic *traffic, struct rg_traffic_bucket_stats *out)
