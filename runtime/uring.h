@@ -15,6 +15,7 @@ struct rg_uring {
     uint64_t wake_count; /* where the read of wake_fd goes */
     bool wake_armed;
     bool attached;
+    bool hurried;           /* an entry that shall begin before the loop sleeps is in the queue */
     struct rg_list sockets; /* all that are open */
     struct rg_list reads;   /* READ_FILE ops that the kernel may have */
     uint32_t shortages;     /* in a row */

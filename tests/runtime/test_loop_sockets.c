@@ -272,6 +272,44 @@ static void test_a_send_in_flight_can_be_cancelled(void)
     teardown();
 }
 
+/* A loop that lingers hands over first what others wait for, and what it would only wait for
+ * itself later: none of it is lost. */
+static void test_what_was_started_before_a_sleep_is_done(void)
+{
+    setup();
+    struct sockaddr_in address;
+    int listener = listen_loopback(1, &address);
+    struct probe client, server;
+    probe_init(&client);
+    RG_CHECK_EQ(rg_socket_open(loop, &client.socket, AF_INET), 0);
+    rg_op_connect(loop, &client.op, &client.socket, (struct sockaddr *)&address, sizeof(address));
+    loop->backend->flush(loop->backend_self);
+    /* It is being made while the loop does nothing. */
+    int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+    RG_CHECK(fd >= 0);
+    PASS_UNTIL(client.done_count == 1);
+    RG_CHECK_EQ(client.result, 0);
+
+    probe_recv(&client, 16);
+    loop->backend->flush(loop->backend_self);
+    RG_CHECK_EQ(send(fd, "hello", 5, 0), 5);
+    PASS_UNTIL(client.done_count == 2);
+    RG_CHECK_EQ(client.result, 5);
+
+    /* A wait that is given up before it began. */
+    probe_recv(&client, 16);
+    rg_op_cancel(loop, &client.op);
+    loop->backend->flush(loop->backend_self);
+    PASS_UNTIL(client.done_count == 3);
+    RG_CHECK_EQ(client.result, -ECANCELED);
+    probe_adopt(&server, fd);
+    transfer(&client, &server, (const uint8_t *)"hello", 5);
+    probe_close(&client);
+    probe_close(&server);
+    close(listener);
+    teardown();
+}
+
 /* A listener whose queue is full, so that further connections wait for an answer. */
 static int make_black_hole(struct sockaddr_in *out_address, int out_fillers[8])
 {
@@ -687,6 +725,7 @@ static void test_too_few_descriptors_are_an_error_of_open(void)
     XX(test_bytes_of_random_sizes_go_there_and_back)                                               \
     XX(test_connecting_where_nobody_listens_is_refused)                                            \
     XX(test_connections_are_accepted_one_per_op)                                                   \
+    XX(test_what_was_started_before_a_sleep_is_done)                                               \
     XX(test_a_send_larger_than_the_socket_buffer_is_one_op)                                        \
     XX(test_receives_in_flight_can_be_cancelled)                                                   \
     XX(test_an_accept_in_flight_can_be_cancelled)                                                  \
