@@ -139,6 +139,16 @@ static void totals_print(const struct cache *cache, const struct rg_cache_folder
     }
 }
 
+/* Whoever gives another folder by mistake shall not take "nothing damaged" for an answer. */
+static void empty_note(const struct cache *cache, const struct rg_cache_folder_totals *totals)
+{
+    if (totals->segments == 0) {
+        cli_note("%s has no files of a cache; it is to be the folder that clients have as --option "
+                 "cache=FOLDER",
+                 cache->folder);
+    }
+}
+
 static int ls(struct cache *cache)
 {
     struct rg_cache_folder_totals totals;
@@ -152,6 +162,7 @@ static int ls(struct cache *cache)
     if (cache->json) {
         printf("]}\n");
     }
+    empty_note(cache, &totals);
     return CLI_DONE;
 }
 
@@ -186,6 +197,7 @@ static int stats(struct cache *cache)
         totals_print_json(&totals);
     } else if (rc == CLI_DONE && cache->folder != NULL) {
         totals_print(cache, &totals);
+        empty_note(cache, &totals);
     }
     return rc;
 }
@@ -209,6 +221,7 @@ static int verify(struct cache *cache)
         totals_print(cache, &totals);
     }
     if (totals.damaged_records == 0) {
+        empty_note(cache, &totals);
         return CLI_DONE;
     }
     return cli_fail("%s: %" PRIu64 " damaged blocks%s", cache->folder, totals.damaged_records,

@@ -66,7 +66,7 @@ class Cache(ServedCase):
         damaged = json.loads(self.cache("verify", self.folder, "--json").stdout)
         self.assertEqual((len(damaged["damaged_blocks"]), damaged["damaged"]), (1, 1))
         self.fails(self.cache("verify", self.folder, "--remove"), FAILED, "removed")
-        self.ok(self.cache("verify", self.folder))
+        self.assertEqual(self.cache("verify", self.folder).returncode, DONE)
 
     def test_verify_draws_its_progress_on_a_terminal(self):
         self.warm("gs://made/part-")
@@ -85,7 +85,16 @@ class Cache(ServedCase):
         self.ok(self.cache("prune", self.folder, "--to", "100G"))
         self.assertEqual(len(self.ok(self.cache("ls", self.folder)).splitlines()), 300)
         self.ok(self.cache("prune", self.folder, "--to", "0"))
-        self.assertEqual(self.ok(self.cache("ls", self.folder)), b"")
+        self.assertEqual(self.cache("ls", self.folder).stdout, b"")
+
+    def test_a_folder_without_a_cache_is_named(self):
+        """Nothing is damaged there, either."""
+        other = self.folder.parent / "other"
+        other.mkdir()
+        for action in ("ls", "stats", "verify"):
+            done = self.cache(action, other)
+            self.assertEqual(done.returncode, DONE)
+            self.assertIn(f"note: {other} has no files of a cache", done.stderr)
 
     def test_what_is_wrong(self):
         option = ("--option", f"cache={self.folder}")
