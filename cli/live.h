@@ -19,9 +19,9 @@ int live_option_read(struct live *live, int option);
 void live_pause(double seconds);
 /* Lines, cut to what fits where they are redrawn; takes the text. */
 void live_print(const struct live *live, char *text);
-/* The folder by which processes share, by RINGEST_SHARING; NULL, after a note: they share nothing. A
- * note, too, of other builds of ringest that share there and are not seen. CLI_DONE, or what ends the
- * command, which was told. */
+/* The folder by which processes share, by RINGEST_SHARING; NULL, after a note: they share nothing.
+ * A note, too, of other builds of ringest that share there and are not seen. CLI_DONE, or what ends
+ * the command, which was told. */
 int live_folder_find(const char **out_folder);
 
 #endif

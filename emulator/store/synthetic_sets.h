@@ -16,7 +16,8 @@ struct rg_synthetic_sets {
 void rg_synthetic_sets_fini(struct rg_synthetic_sets *sets);
 /* Takes the set on success. -ENOMEM. */
 int rg_synthetic_sets_add(struct rg_synthetic_sets *sets, struct rg_synthetic *set);
-/* As those of one set: 0 or -ENOENT, and -ENOMEM of hide. A name to seek from is not the entry's. */
+/* As those of one set: 0 or -ENOENT, and -ENOMEM of hide. A name to seek from is not the entry's.
+ */
 int rg_synthetic_sets_open(const struct rg_synthetic_sets *sets, struct rg_h1_slice name,
                            struct rg_store_object *out_object);
 int rg_synthetic_sets_seek(const struct rg_synthetic_sets *sets, struct rg_h1_slice from,
