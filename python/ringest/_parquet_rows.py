@@ -10,7 +10,6 @@ Invariant: of a row group, what all layers have given and what is left are all o
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -105,6 +104,8 @@ class Rows:
             return self._left(row_group, depth)
         with needs("shuffle=True of ringest.ParquetDataset"):
             import numpy
+        # Its import takes milliseconds, which whoever imports ringest would have to wait for.
+        import hashlib
 
         first, places = 0, []
         for row_group in ids:

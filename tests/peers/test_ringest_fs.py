@@ -149,6 +149,7 @@ DIFFERENT = {
     "a cache that there is not": "fsspec raises a KeyError that says no more",
     "open of a folder": "gcsfs opens it, as a file of no bytes",
     "touch what is there": "gcsfs raises an error",
+    "mv of a folder as if it were none": "gcsfs does nothing, and does not say so",
     "rm of something and nothing": "gcsfs does not say that something was not there",
 }
 

@@ -166,12 +166,12 @@ class Batches(Parquet):
             self.assertEqual(ids_of(asyncio.run(take(dataset))), ids_of(dataset))
 
     def test_a_row_group_larger_than_the_window_and_than_memory(self):
-        data = numpy.random.default_rng(1).integers(0, 1 << 62, 1 << 20)
+        data = numpy.random.default_rng(1).integers(0, 1 << 62, 1 << 21)
         uri = self.put("huge.parquet", file_of(pyarrow.table({"x": data}), len(data), compression="none"))
         count = sum(batch.num_rows for batch in self.dataset(uri, batch_size=1 << 16, prefetch="1MiB"))
         self.assertEqual(count, len(data))
         settings = {name: value for name, value in self.client._settings.items() if value is not None}
-        with ringest.Client(**{**settings, "memory": "4MiB"}) as small:
+        with ringest.Client(**{**settings, "memory": "8MiB"}) as small:
             with self.assertRaisesRegex(ringest.Error, r"huge\.parquet.* does not fit") as raised:
                 list(ringest.ParquetDataset(uri, client=small))
             self.assertRegex(raised.exception.__notes__[0], "write smaller row groups, choose fewer columns, or give")
