@@ -172,7 +172,8 @@ def test_wrong_inputs(ringest_fs, bucket, client, case):
     client.put(f"gs://{bucket}/bad.parquet", b"nonsense" * 100)
     call, kind, text = {
         "object": (lambda: load("parquet", none), FileNotFoundError, none),
-        "pattern": (lambda: load("parquet", f"gs://{bucket}/none/*"), Exception, r"data.files"),
+        # Version 4.0 of datasets says less.
+        "pattern": (lambda: load("parquet", f"gs://{bucket}/none/*"), Exception, r"data.files|generating the dataset"),
         "bucket": (
             lambda: load("parquet", "gs://no-such-bucket/a.parquet"),
             FileNotFoundError,
