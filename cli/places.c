@@ -31,24 +31,28 @@ bool places_have(const struct places *places, const char *place)
     return tfind(place, &places->taken, text_compare) != NULL;
 }
 
+/* twalk hands nothing through, and twalk_r is not in all versions of glibc that wheels run with. */
 struct each {
     void (*take)(const char *place, void *context);
     void *context;
 };
+static _Thread_local const struct each *walking;
 
-static void node_take(const void *node, VISIT visit, void *closure)
+static void node_take(const void *node, VISIT visit, int depth)
 {
-    const struct each *each = closure;
+    (void)depth;
     if (visit == preorder || visit == leaf) {
-        each->take(*(char *const *)node, each->context);
+        walking->take(*(char *const *)node, walking->context);
     }
 }
 
 void places_each(const struct places *places, void (*take)(const char *place, void *context),
                  void *context)
 {
-    struct each each = {take, context};
-    twalk_r(places->taken, node_take, &each);
+    const struct each each = {take, context}, *outer = walking;
+    walking = &each;
+    twalk(places->taken, node_take);
+    walking = outer;
 }
 
 void places_fini(struct places *places)
