@@ -208,6 +208,11 @@ class Symbols(unittest.TestCase):
         self.assertEqual(list(tidy.check_symbols("x", ["rg_a", "_init", "__asan_x"])), [])
         self.assertEqual(list(tidy.check_symbols("x", ["other"])), ["x: symbol other does not begin with rg_"])
 
+    def test_functions_of_a_newer_glibc(self):
+        text = "         U twalk_r@GLIBC_2.30\n         U exp@GLIBC_2.29\n         U stat64@GLIBC_2.33\n         U puts@GLIBC_2.2.5\n"
+        found = list(tidy.check_glibc("x", text))
+        self.assertEqual(found, ["x: twalk_r came with glibc 2.30; wheels are built for 2.28"])
+
     def test_a_library_that_exports_too_much_or_nothing(self):
         with tempfile.TemporaryDirectory() as root:
             library = os.path.join(root, "x.so")

@@ -5,6 +5,7 @@ and what must not be in the sources.
     tidy.py sources ROOT         the rules below, over the files that git would commit
     tidy.py exports LIBRARY      the shared library exports rg_* and nothing else
     tidy.py symbols ARCHIVE...   non-static symbols of the static libraries begin with rg_
+    tidy.py glibc FILE...        what is linked needs nothing that glibc 2.28 lacks, for which wheels are built
     tidy.py callers ROOT BUILD LIBRARY   what is not static is called from another file, or public
 
 Prints one line per finding and exits with 1 if there are any."""
@@ -306,6 +307,24 @@ def check_exports(library):
     yield from check_symbols(os.path.basename(library), found)
 
 
+# In these versions functions that are older moved into libc (2.34), or became functions of their own (2.33: stat).
+MOVED = {"2.33", "2.34"}
+# Older versions have them, too, or whoever calls them does without: BoringSSL and the C++ runtime.
+KNOWN = {"exp", "exp2", "log", "pthread_sigmask", "arc4random", "_dl_find_object", "__libc_single_threaded"}
+IMPORTED = re.compile(r" U (\w+)@GLIBC_(2\.(\d+))", re.M)
+
+
+def check_glibc(what, imported):
+    for name, version, minor in IMPORTED.findall(imported):
+        if int(minor) > 28 and version not in MOVED and name not in KNOWN:
+            yield f"{what}: {name} came with glibc {version}; wheels are built for 2.28"
+
+
+def imports(path):
+    command = ["nm", "--dynamic", "--undefined-only", "--with-symbol-versions", path]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
 def main(arguments):
     command, *rest = arguments
     if command == "sources":
@@ -316,6 +335,8 @@ def main(arguments):
         findings = [
             f for archive in rest for f in check_symbols(os.path.basename(archive), symbols("--extern-only", archive))
         ]
+    elif command == "glibc":
+        findings = [f for path in rest for f in check_glibc(os.path.basename(path), imports(path))]
     elif command == "callers":
         root, build, library = rest
         objects = callers.objects_of(build, root)
