@@ -209,8 +209,10 @@ static val_t *round_make(doc_t *doc, const struct bench_options *options,
     add_real(doc, round, "cpu_user_seconds", result->cpu_user_s);
     add_real(doc, round, "cpu_system_seconds", result->cpu_system_s);
     add_number(doc, round, "peak_rss_bytes", result->rss_max_bytes);
-    add_real(doc, round, "time_to_first_seconds",
-             (double)(result->first_ns - result->started_ns) / 1e9);
+    if (result->first_ns > 0) {
+        add_real(doc, round, "time_to_first_seconds",
+                 (double)(result->first_ns - result->started_ns) / 1e9);
+    }
     yyjson_mut_obj_add_val(doc, round, "latency", latency_make(doc, options, &result->latency));
     yyjson_mut_obj_add_val(doc, round, "series", series_make(doc, result));
     yyjson_mut_obj_add_val(doc, round, "phases", phases_make(doc, result));

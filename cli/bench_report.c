@@ -78,6 +78,10 @@ static void series_lines(const struct bench_result *result)
 static void latency_lines(const struct bench_options *options, const struct bench_result *result)
 {
     const struct histogram *latency = &result->latency;
+    if (result->first_ns == 0) {
+        printf("  latency       no answer came\n");
+        return;
+    }
     printf("  latency       p50 %.2f ms, p90 %.2f ms, p99 %.2f ms, p99.9 %.2f ms, p99.99 %.2f ms, "
            "max %.2f ms\n",
            quantile_ms(latency, 0.5), quantile_ms(latency, 0.9), quantile_ms(latency, 0.99),
@@ -169,6 +173,10 @@ static void latency_json(const struct bench_result *result)
     for (size_t i = 0; i < RG_ARRAY_LEN(quantiles); i++) {
         printf("\"%s\":%.4f,", quantiles[i].name,
                quantile_ms(&result->latency, quantiles[i].share));
+    }
+    if (result->first_ns == 0) {
+        printf("\"first_ms\":null,");
+        return;
     }
     printf("\"first_ms\":%.4f,", (double)(result->first_ns - result->started_ns) / 1e6);
 }

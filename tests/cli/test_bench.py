@@ -47,7 +47,14 @@ FIELDS = {
 
 
 class Bench(ServedCase):
-    emulator_arguments = ("--synthetic", "made/p:3000:10KiB", "--synthetic", "other/:5:0")
+    emulator_arguments = (
+        "--synthetic",
+        "made/p:3000:10KiB",
+        "--synthetic",
+        "other/:5:0",
+        "--synthetic",
+        "huge/:1:4TiB",
+    )
     buckets = ("made-here", *(f"users-{number}" for number in range(2, 7)))
 
     def bench(self, *arguments, **options):
@@ -140,6 +147,16 @@ class Bench(ServedCase):
         self.assertEqual((done.returncode, done.stderr), (DONE, f"ringest: bench: {note}\n"))
         self.ok(self.ringest("rm", "-q", "-r", f"gs://users-6/{folder}/"))
         self.assertEqual(self.listed("gs://users-6"), [])
+
+    def test_where_no_answer_came_there_is_no_first(self):
+        for options in ((), ("--json",)):
+            done = self.ringest("bench", "get", "gs://huge/", "--seconds", "0.1", *options)
+            self.assertIn("does not fit", done.stderr)
+            if options:
+                report = json.loads(done.stdout)
+                self.assertEqual((report["first_ms"], report["requests"] - report["errors"]), (None, 0))
+            else:
+                self.assertIn(b"no answer came", done.stdout)
 
     def test_put_removes_what_it_made_after_errors_and_signals(self):
         self.server.put("users", "kept", b"mine")
