@@ -174,6 +174,19 @@ static void test_a_retry_meets_its_own_copy(void)
     "{\"name\":\"to\",\"size\":\"3000000\",\"generation\":\"12\",\"crc32c\":\"xFDWlw==\","         \
     "\"storageClass\":\"" class "\"}"
 
+/* Another class for an object at its own place. */
+static struct rg_completion own_class_change(struct rg_test_client *c)
+{
+    RG_CHECK_EQ(rg_submit_copy(c->client, c->cq,
+                               &(struct rg_copy){.source_bucket = "bucket",
+                                                 .source_object = "to",
+                                                 .bucket = "bucket",
+                                                 .object = "to",
+                                                 .storage_class = "NEARLINE"}),
+                0);
+    return rg_test_take(c);
+}
+
 /* To its own place, where the bytes are the same before and after. */
 static void test_a_retry_meets_its_own_storage_class(void)
 {
@@ -193,14 +206,7 @@ static void test_a_retry_meets_its_own_storage_class(void)
     for (size_t i = 0; i < RG_ARRAY_LEN(scripts); i++) {
         struct rg_test_client c = {.scripts = scripts[i], .script_count = 2};
         rg_test_client_open(&c);
-        RG_CHECK_EQ(rg_submit_copy(c.client, c.cq,
-                                   &(struct rg_copy){.source_bucket = "bucket",
-                                                     .source_object = "to",
-                                                     .bucket = "bucket",
-                                                     .object = "to",
-                                                     .storage_class = "NEARLINE"}),
-                    0);
-        struct rg_completion done = rg_test_take(&c);
+        struct rg_completion done = own_class_change(&c);
         rg_test_check_status(__FILE__, __LINE__, &done,
                              i == 0 ? RG_STATUS_OK : RG_STATUS_PRECONDITION);
         RG_CHECK_EQ(done.attempts, 4);
@@ -234,14 +240,7 @@ static void test_an_object_s_own_place_keeps_its_key(void)
     for (unsigned i = 0; i < RG_ARRAY_LEN(scripts); i++) {
         struct rg_test_client c = {.scripts = &scripts[i], .script_count = 1};
         rg_test_client_open(&c);
-        RG_CHECK_EQ(rg_submit_copy(c.client, c.cq,
-                                   &(struct rg_copy){.source_bucket = "bucket",
-                                                     .source_object = "to",
-                                                     .bucket = "bucket",
-                                                     .object = "to",
-                                                     .storage_class = "NEARLINE"}),
-                    0);
-        struct rg_completion done = rg_test_take(&c);
+        struct rg_completion done = own_class_change(&c);
         rg_test_check_status(__FILE__, __LINE__, &done,
                              i < 2 ? RG_STATUS_OK : RG_STATUS_PERMISSION);
         RG_CHECK_EQ(done.attempts, i == 1 ? 3 : 2);
