@@ -89,6 +89,10 @@ static void latency_lines(const struct bench_options *options, const struct benc
     printf("                from when a request %s; the first answer came after %.2f ms\n",
            options->rate_per_s > 0 ? "was due" : "got a connection",
            (double)(result->first_ns - result->started_ns) / 1e6);
+    if (options->is_cached) {
+        printf("                of %" PRIu64 " requests; what the cache had needs no connection\n",
+               latency->total);
+    }
 }
 
 static void machine_lines(const struct bench_options *options, const struct bench_result *result)

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -251,6 +252,16 @@ class Bench(ServedCase):
         text = self.ok(self.ringest("bench", "get", "gs://made/", "--count=100", "--verify")).decode()
         for word in ("requests/s", "100 in", "p99.9", "CPU", "connections", "memory", "backend"):
             self.assertIn(word, text)
+
+    def test_what_the_cache_had_has_no_latency(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for expected in (40, None):
+                options = ("--count", "40", "--option", f"cache={folder}")
+                done = self.ringest("bench", "get", "gs://made/p", *options)
+                self.assertEqual(done.returncode, DONE, done.stderr)
+                said = re.search(rb"of (\d+) requests; what the cache had", done.stdout)
+                asked = int(said[1]) if said else 0
+                self.assertTrue(asked == expected if expected else asked < 40, done.stdout)
 
     def test_nothing_to_get(self):
         done = self.ringest("bench", "get", "gs://made/absent")
