@@ -139,7 +139,6 @@ class Explained(unittest.TestCase):
 
     def test_a_training_loop_with_workers(self):
         with emulator("--latency-ms", "100") as place, self.running(TRAINING, place[0], place[1] or "") as process:
-
             # In the first steps the connections are still being opened, and the advice says so.
             said = "requests= (now 4)"
 
