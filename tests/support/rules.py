@@ -37,22 +37,43 @@ REQUESTS_MAX = 300
 PATIENCE_S = 100
 
 
-def ask(place, method, path, body=None, **fields):
-    """A request by other means than ours; gives the body of the answer. `place` is the endpoint and the file of
-    its certificate, or None."""
-    endpoint, ca = place
+# Connections of each thread that are open, by process and endpoint: a forked child makes its own. Most tests ask hundreds
+# of times, and a handshake costs more than the rest of what they do.
+_open = threading.local()
+
+
+def _connect(endpoint, ca) -> http.client.HTTPConnection:
     url = urllib.parse.urlsplit(endpoint)
     if url.scheme == "https":
         context = ssl.create_default_context(cafile=ca)
-        connection: http.client.HTTPConnection = http.client.HTTPSConnection(
-            url.hostname, url.port, context=context, timeout=PATIENCE_S
-        )
+        return http.client.HTTPSConnection(url.hostname, url.port, context=context, timeout=PATIENCE_S)
+    return http.client.HTTPConnection(url.hostname, url.port, timeout=PATIENCE_S)
+
+
+def ask(place, method, path, body=None, **fields):
+    """A request by other means than ours; gives the body of the answer. `place` is the endpoint and the file of
+    its certificate, or None."""
+    kept = _open.__dict__.setdefault((os.getpid(), *place), [])
+    while True:
+        is_kept = bool(kept)
+        connection = kept.pop() if kept else _connect(*place)
+        try:
+            connection.request(method, path, body, fields)
+            answer = connection.getresponse()
+            text = answer.read()
+        except (ConnectionError, ssl.SSLError, http.client.RemoteDisconnected):
+            connection.close()
+            if is_kept:
+                continue  # the server had closed it meanwhile
+            raise
+        except BaseException:
+            connection.close()
+            raise
+        break
+    if answer.will_close:
+        connection.close()
     else:
-        connection = http.client.HTTPConnection(url.hostname, url.port, timeout=PATIENCE_S)
-    with contextlib.closing(connection):
-        connection.request(method, path, body, fields)
-        answer = connection.getresponse()
-        text = answer.read()
+        kept.append(connection)
     if answer.status >= 300:
         raise RuntimeError(f"{method} {path}: {answer.status} {text.decode()}")
     return text
