@@ -3,8 +3,8 @@
 
 Rows: torch.save and torch.load with a RAM disk, without any network; ringest.checkpoint.save and load; and
 torch.save and torch.load through the file of ringest.checkpoint.open; torch.distributed.checkpoint (DCP) with a
-RAM disk by torch's own writer and reader, and by ringest.dcp; and DCP with a writer and a reader that do nothing,
-which is what torch's planning costs whoever stores the bytes. Over TLS; `ringest emulate` on the first
+RAM disk by torch's own writer and reader, and by ringest.dcp, also with its planners and all tensors below one key; and
+DCP with a writer and a reader that do nothing, which is what planning costs whoever stores the bytes. Over TLS; `ringest emulate` on the first
 core, the client on the last one. Each row is a process of its own, which makes the state dict, saves and loads
 it once so that all memory has been touched, keeps its heap, and then takes the least of several repeats; its
 growth is that of one more save and load. Another process loads into memory that was never touched, as a program
@@ -24,14 +24,18 @@ import time
 import common
 
 SHAPES = {"large": (16 << 20, 64), "small": (64 << 10, 2048)}
-ROWS = ("disk", "ringest", "file", "dcp-disk", "dcp", "plan")
+ROWS = ("disk", "ringest", "file", "dcp-disk", "dcp", "dcp-kept", "plan", "plan-kept")
+# Of distributed checkpoints, which load into tensors that are there.
+DCP_ROWS = ROWS[3:]
 NAMES = {
     "disk": "torch.save/load, RAM disk",
     "ringest": "ringest.checkpoint",
     "file": "torch.save/load, our file",
     "dcp-disk": "torch's DCP, RAM disk",
     "dcp": "ringest.dcp",
+    "dcp-kept": "ringest.dcp, its planners",
     "plan": "DCP that stores nothing",
+    "plan-kept": "the same, our planners",
 }
 
 
@@ -125,6 +129,18 @@ def nowhere(torch):
     return writer, Reader(writer)
 
 
+def saver(is_kept, state):
+    """Of torch.distributed.checkpoint; with a planner of ringest.dcp, or without one."""
+    import torch.distributed.checkpoint as dcp
+
+    from ringest.dcp import SavePlanner
+
+    if not is_kept:
+        return lambda writer: dcp.save(state, storage_writer=writer, no_dist=True)
+    planner, given = SavePlanner(), {"model": state}
+    return lambda writer: dcp.save(given, storage_writer=writer, planner=planner, no_dist=True)
+
+
 def client(arguments):
     """One row, in the process that is measured."""
     import torch
@@ -132,16 +148,15 @@ def client(arguments):
 
     import ringest
     from ringest import checkpoint
-    from ringest.dcp import StorageReader, StorageWriter
+    from ringest.dcp import LoadPlanner, StorageReader, StorageWriter
 
     torch.set_num_threads(1)
     size, count = SHAPES[arguments.shape]
     count = max(1, count * arguments.scale // 100)
     state = {f"layer.{i}.weight": torch.randn(size // 4) for i in range(count)}
-    # DCP loads into tensors that are there.
-    is_dcp = arguments.row in ("dcp-disk", "dcp", "plan")
+    is_dcp, is_new = arguments.row in DCP_ROWS, arguments.memory == "new"
     target = {name: torch.zeros_like(each) for name, each in state.items()} if is_dcp else {}
-    nothing, is_new = nowhere(torch), arguments.memory == "new"
+    nothing, dcp_save = nowhere(torch), saver(arguments.row.endswith("-kept"), state)
     path, uri = f"/dev/shm/ringest-checkpoint-{os.getpid()}.pt", "gs://checkpoints/step.pt"
     with ringest.Client(arguments.endpoint, arguments.ca) as opened:
 
@@ -153,12 +168,12 @@ def client(arguments):
             with checkpoint.open(uri, client=opened) as file:
                 return torch.load(file)
 
-        def dcp_save(writer):
-            dcp.save(state, storage_writer=writer, no_dist=True)
-
         def dcp_load(reader):
             into = {name: torch.empty_like(each) for name, each in state.items()} if is_new else dict(target)
-            dcp.load(into, storage_reader=reader, no_dist=True)
+            if arguments.row.endswith("-kept"):
+                dcp.load({"model": into}, storage_reader=reader, planner=LoadPlanner(), no_dist=True)
+            else:
+                dcp.load(into, storage_reader=reader, no_dist=True)
             return into
 
         save, load = {
@@ -177,11 +192,11 @@ def client(arguments):
                 lambda: checkpoint.load(uri, client=opened),
             ),
             "file": (file_save, file_load),
-        }[arguments.row]
+        }[arguments.row.removesuffix("-kept")]
         try:
             save()
             found = load()
-            assert arguments.row == "plan" or all(torch.equal(found[name], state[name]) for name in state)
+            assert arguments.row.startswith("plan") or all(torch.equal(found[name], state[name]) for name in state)
             del found
             if is_new:
                 loads = best([measured_new(load) for _ in range(arguments.repeats)], 0)

@@ -61,8 +61,9 @@ def info_read(info: Any, uri: str, fqn: str) -> Item:
         raise CheckpointError(
             f"{uri}: {fqn} has layout {layout}, this version of ringest knows {LAYOUT}; update ringest"
         )
-    if not isinstance(info.relative_path, str) or ".." in info.relative_path.split("/"):
-        raise CheckpointError(f"{uri}: {fqn} lies in {info.relative_path!r}, which is not below the checkpoint")
+    path = info.relative_path
+    if not isinstance(path, str) or (".." in path and ".." in path.split("/")):
+        raise CheckpointError(f"{uri}: {fqn} lies in {path!r}, which is not below the checkpoint")
     return Item(info.relative_path, info.offset, info.length, inner, crc32c)
 
 

@@ -21,6 +21,11 @@ def is_plain(tensor: torch.Tensor) -> bool:
     return type(tensor) is torch.Tensor and tensor.layout is torch.strided and not tensor.is_quantized
 
 
+def detached(tensor: torch.Tensor) -> torch.Tensor:
+    """Itself where it is a tensor of no other class and without a gradient, as most are."""
+    return tensor if type(tensor) is torch.Tensor and not tensor.requires_grad else tensor.detach()
+
+
 def future_of(value: Any) -> Future:
     future: Future = Future()
     future.set_result(value)

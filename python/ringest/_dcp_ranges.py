@@ -62,6 +62,15 @@ def copy(source: torch.Tensor, target: torch.Tensor, name: str, copying: Copying
         ) from error
 
 
+def item_error(uri: str, fqn: str, begin: int, size: int, found: int, wanted: int) -> Exception:
+    """For an item whose bytes have another CRC32C than they were saved with."""
+    return checksum_error(
+        uri,
+        f"bytes {begin} to {begin + size} ({fqn}) have the CRC32C {crc32c_text(found)} and were saved with "
+        f"{crc32c_text(wanted)}; load another checkpoint",
+    )
+
+
 class Check:
     """Compares the CRC32C of an item with the one that was saved, when all its pieces have come, in order."""
 
@@ -77,15 +86,7 @@ class Check:
         self._found = _core.crc32c_combine(self._found, crc32c, size) if self._found else crc32c
         self._left -= size
         if self._left == 0 and self._wanted is not None and self._wanted != self._found:
-            raise checksum_error(
-                self._uri,
-                f"bytes {self._begin} to {self._begin + self._size} ({self._fqn}) have the CRC32C "
-                f"{crc32c_text(self._found)} and were saved with {crc32c_text(self._wanted)}; load another checkpoint",
-            )
-
-    def see(self, block: torch.Tensor, crc32c: int) -> None:
-        """add, as what follows a range."""
-        self.add(crc32c, block.nbytes)
+            raise item_error(self._uri, self._fqn, self._begin, self._size, self._found, self._wanted)
 
     def end(self) -> None:
         """When everything has come."""
@@ -106,6 +107,8 @@ class Range:
     done: Done | None
     # With streams, of the tensor that the block is copied to.
     device: torch.device | None = None
+    # Of an item that is this one range, with a CRC32C of its own: that, and its name.
+    item: tuple[int, str] | None = None
 
     def memory(self) -> torch.Tensor:
         return self.tensor if self.tensor is not None else torch.empty(self.size, dtype=torch.uint8, device="cpu")
@@ -134,6 +137,10 @@ class File:
         device: torch.device | None = None,
     ) -> None:
         self.ranges.append(Range(offset, size, tensor, done, device))
+
+    def want_item(self, offset: int, tensor: torch.Tensor, crc32c: int, fqn: str) -> None:
+        """All of an item, straight into its tensor, to be compared with that CRC32C."""
+        self.ranges.append(Range(offset, tensor.nbytes, tensor, None, None, (crc32c, fqn)))
 
     def leave_unchecked(self) -> None:
         """An item has no CRC32C of its own: the object has, if all of it is read."""

@@ -24,7 +24,7 @@ from torch.futures import Future
 from ringest import _core, _dcp_metadata, _dcp_names, _tensor_archive, _uri
 from ringest._chosen import checked
 from ringest._dcp_metadata import Item
-from ringest._dcp_place import PerThread, Place, checkpoint_uri, future_of
+from ringest._dcp_place import PerThread, Place, checkpoint_uri, detached, future_of
 from ringest._dcp_ranges import (
     GAP_ALWAYS,
     Box,
@@ -35,6 +35,7 @@ from ringest._dcp_ranges import (
     copy,
     fits,
     is_staged_into,
+    item_error,
     overlaps_itself,
     sharing,
 )
@@ -135,6 +136,7 @@ class _Load:
         self.generation = 0  # of the metadata
         self.failure: Exception | None = None  # why metadata of all ranks was not read
         self._checks: list[Check] = []
+        self._uncompared = 0  # items that are one range each, and were not compared yet
         self._shared: set[int] = set()  # ids of items whose memory is another's too
         self._copying: Copying | None = None  # out of the piece whose ranges are taken
 
@@ -190,7 +192,7 @@ class _Load:
     def _read_data(self, plan: LoadPlan, planner: LoadPlanner) -> None:
         files: dict[str, File] = {}
         tensors = [(item, planner.resolve_tensor(item)) for item in plan.items if item.type != LoadItemType.BYTE_IO]
-        targets = {id(item): target.detach() for item, target in tensors}
+        targets = {id(item): detached(target) for item, target in tensors}
         shared = [tensors[i][0] for i in sharing(list(targets.values()))]
         self._shared = {id(item) for item in shared}
         for item in plan.items:
@@ -210,6 +212,8 @@ class _Load:
             self._read_together(self._team, files)
         for check in self._checks:
             check.end()
+        if self._uncompared:
+            raise checksum_error(self.place.uri, f"{self._uncompared} tensors were not compared with their CRC32C")
         for file in files.values():
             self._compare(file)
         for item in shared:
@@ -263,16 +267,29 @@ class _Load:
 
         self._want(file, where.offset, where.length, None, done)
 
+    def _want_whole(self, file: File, where: Item, item: ReadItem, target: torch.Tensor) -> bool:
+        """Of all of an item, straight into memory that takes it as it is. Most are such, so this is short."""
+        if not where.inner or where.crc32c is None or id(item) in self._shared:
+            return False
+        sizes, dtype = self._saved(item)
+        if not (target.shape == sizes == item.lengths and fits(target, dtype)) or 0 in sizes:
+            return False
+        if not _tensor_archive.is_frame_of(dtype, sizes, where.inner, where.length):
+            return False
+        file.want_item(where.offset + where.inner, target, where.crc32c, item.storage_index.fqn)
+        self._uncompared += 1
+        return True
+
     def _want_tensor(self, file: File, where: Item, item: ReadItem, target: torch.Tensor) -> None:
+        if self._want_whole(file, where, item, target):
+            return
         self._refuse(item, target)
         sizes, dtype = self._saved(item)
         if where.inner and _tensor_archive.is_frame_of(dtype, sizes, where.inner, where.length):
             is_whole = tuple(item.lengths) == sizes and target.numel()
             base = where.offset + where.inner
             check = self._check(file, item, base, math.prod(sizes) * dtype.itemsize, where.crc32c) if is_whole else None
-            if check is not None and fits(target, dtype) and id(item) not in self._shared:
-                file.want(base, target.nbytes, target, check.see)
-            elif target.numel():
+            if target.numel():
                 is_direct = id(item) not in self._shared
                 box = Box(file, base, sizes, dtype, check, item.storage_index.fqn, is_direct, self._copy)
                 box.want(list(item.storage_offsets), list(item.lengths), target)
@@ -319,7 +336,7 @@ class _Load:
             chunk = next((each for each in chunks if each.offsets == index.offset), None)
         if chunk is None:
             raise CheckpointError(f"{self.metadata_uri}: has no part of {index.fqn} at {index.offset}; it is damaged")
-        return tuple(chunk.sizes), entry.properties.dtype
+        return chunk.sizes, entry.properties.dtype
 
     def _read_together(self, team: Team, files: dict[str, File]) -> None:
         by_uri = {file.uri: file for file in files.values()}
@@ -395,6 +412,11 @@ class _Load:
         file.generation = generation
         if file.unchecked is not None:
             file.unchecked.append((each.offset, each.size, crc32c))
+        if each.item is not None:
+            wanted, fqn = each.item
+            if crc32c != wanted:
+                raise item_error(file.uri, fqn, each.offset, each.size, crc32c, wanted)
+            self._uncompared -= 1
         if each.done is not None:
             each.done(block, crc32c)
 

@@ -27,7 +27,8 @@ from torch.futures import Future
 
 from ringest import _core, _dcp_metadata, _dcp_names, _pace, _tensor_archive, _uri
 from ringest._chosen import checked
-from ringest._dcp_place import PerThread, Place, checkpoint_uri, future_of, is_plain
+from ringest._dcp_place import PerThread, Place, checkpoint_uri, detached, future_of, is_plain
+from ringest._dcp_planner import SavePlanner as KeepingPlanner
 from ringest._errors import CheckpointError, NotFoundError, PreconditionError
 from ringest._spans import spanned
 from ringest._stages import Part, at
@@ -332,9 +333,13 @@ class StorageWriter(BlockingAsyncStager, TorchStorageWriter):
     @spanned("ringest.dcp.write_data")
     def write_data(self, plan: SavePlan, planner: SavePlanner) -> Future[list[WriteResult]]:
         is_beside_training = self._stager not in (_NOBODY, threading.get_ident())
-        with self._paces.one() if is_beside_training else contextlib.nullcontext() as pace:
-            with at(Part.UPLOAD, self._saves.current().place()):
-                return future_of(self._write(plan, planner, pace))
+        try:
+            with self._paces.one() if is_beside_training else contextlib.nullcontext() as pace:
+                with at(Part.UPLOAD, self._saves.current().place()):
+                    return future_of(self._write(plan, planner, pace))
+        finally:
+            if isinstance(planner, KeepingPlanner):
+                planner.release()
 
     def _write(self, plan: SavePlan, planner: SavePlanner, pace: _pace.Pace | None) -> list[WriteResult]:
         sizes = [_size_of(item) for item in plan.items]
@@ -442,6 +447,17 @@ def _is_as_planned(item: WriteItem, given: torch.Tensor) -> bool:
     return given.dtype is item.tensor_data.properties.dtype and given.shape == item.tensor_data.chunk.sizes
 
 
+def _refuse(item: WriteItem, given: torch.Tensor) -> None:
+    """What cannot be saved."""
+    if given.is_meta:
+        raise TypeError(f"{item.index.fqn} is on the meta device and has no content to be saved")
+    if given.layout in _SPARSE:
+        raise TypeError(
+            f"{item.index.fqn} is a tensor of the layout {given.layout}, which cannot be loaded into; save it "
+            "dense, or its indices and values"
+        )
+
+
 def _write_item(output: _Output, item: WriteItem, data: Any) -> WriteResult:
     offset, inner = output.offset, 0
     if item.type == WriteItemType.BYTE_IO:
@@ -449,14 +465,8 @@ def _write_item(output: _Output, item: WriteItem, data: Any) -> WriteResult:
         crc32c = _core.crc32c(content)
         output.small(content)
     else:
-        given = data.detach()
-        if given.is_meta:
-            raise TypeError(f"{item.index.fqn} is on the meta device and has no content to be saved")
-        if given.layout in _SPARSE:
-            raise TypeError(
-                f"{item.index.fqn} is a tensor of the layout {given.layout}, which cannot be loaded into; save it "
-                "dense, or its indices and values"
-            )
+        given = detached(data)
+        _refuse(item, given)
         if not is_plain(given) or not _is_as_planned(item, given):
             whole = io.BytesIO()
             torch.save(given.cpu(), whole)
@@ -467,7 +477,7 @@ def _write_item(output: _Output, item: WriteItem, data: Any) -> WriteResult:
             tensor = given
             if not (given.is_cpu and given.is_contiguous()) or given.is_conj() or given.is_neg():
                 tensor = given.cpu().resolve_conj().resolve_neg().contiguous()
-            before, behind = _tensor_archive.frame(tensor.dtype, tuple(tensor.shape))
+            before, behind = _tensor_archive.frame(tensor.dtype, tensor.shape)
             inner = len(before)
             output.small(before)
             crc32c = output.tensor(tensor)

@@ -126,7 +126,7 @@ def _end(count: int, size: int, offset: int) -> bytes:
 def frame(dtype: torch.dtype, shape: tuple[int, ...]) -> tuple[bytes, bytes]:
     """What stands before and behind the elements of a contiguous tensor."""
     described = io.BytesIO()
-    _Pickler(described, 2).dump(_Tensor(dtype, shape))
+    _Pickler(described, 2).dump(_Tensor(dtype, tuple(shape)))  # a torch.Size would be pickled as one
     size = dtype.itemsize * math.prod(shape)
     before, entries = b"", []
     for name, content in ("data.pkl", described.getvalue()), ("byteorder", b"little"), ("version", b"3\n"):
@@ -143,6 +143,7 @@ def frame(dtype: torch.dtype, shape: tuple[int, ...]) -> tuple[bytes, bytes]:
     return before, central + _end(len(entries), len(central), len(before) + size)
 
 
+@functools.lru_cache(maxsize=1024)
 def is_frame_of(dtype: torch.dtype, shape: tuple[int, ...], before_size: int, size: int) -> bool:
     """Whether an archive of `size` bytes, of which that many stand before the elements, can be of such a tensor."""
     elements = dtype.itemsize * math.prod(shape)

@@ -21,6 +21,8 @@ through fsspec), where a tensor is read as torch.save writes it. What torch's Fi
 FsspecWriter (hence Google's connector) wrote with their default format loads here; whole tensors are
 read then, where ours are read in parts too.
 
+SavePlanner and LoadPlanner are torch's planners with less work for many small tensors; neither is needed.
+
 Ranks, tensors, planners and process groups are as with any other storage of torch: FSDP, DTensor of
 any placement, replicated tensors saved once, `no_dist`, plans of your own.
 """
@@ -31,12 +33,13 @@ from ringest._errors import CheckpointError, GroupError
 from ringest._needs import needs
 
 with needs(__name__, "torch"):
+    from ringest._dcp_planner import LoadPlanner, SavePlanner
     from ringest._dcp_reader import StorageReader
     from ringest._dcp_writer import StorageWriter
 
-__all__ = ["CheckpointError", "GroupError", "StorageReader", "StorageWriter"]
+__all__ = ["CheckpointError", "GroupError", "LoadPlanner", "SavePlanner", "StorageReader", "StorageWriter"]
 
 # Tracebacks and pickles name what programs import.
-for _class in (StorageReader, StorageWriter):
+for _class in (LoadPlanner, SavePlanner, StorageReader, StorageWriter):
     _class.__module__ = __name__
 del _class

@@ -44,7 +44,7 @@ READS = """
     dataflux.lightning.path_utils.object_uri dataflux.lightning.path_utils.parse_gcs_path
     dataflux.lightning.path_utils.process_input_path
     dataset.IterableDataset dataset.MapDataset dataset.take_all
-    dcp.StorageReader
+    dcp.LoadPlanner dcp.SavePlanner dcp.StorageReader
     device.DeviceBatches.load_state_dict device.DeviceBatches.set_epoch device.DeviceBatches.state_dict device.to_device
     fs.GCSFileSystem.cat fs.GCSFileSystem.cat_file fs.GCSFileSystem.cat_ranges fs.GCSFileSystem.checksum fs.GCSFileSystem.created
     fs.GCSFileSystem.du fs.GCSFileSystem.exists fs.GCSFileSystem.expand_path fs.GCSFileSystem.find

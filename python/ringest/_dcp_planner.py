@@ -1,0 +1,280 @@
+"""Planners of ringest.dcp: torch's own, less what each save and load would find out anew.
+
+A plan says what is written, or read, of each tensor. torch makes it of every state by a dozen steps of Python for each
+tensor, which cost more than to send a small one. The SavePlanner makes it again only of a state that is another one, by all
+that a plan is made of. The LoadPlanner is for one load, and takes the short way for tensors that were saved whole."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import io
+import secrets
+from typing import Any, NamedTuple
+
+import torch
+from torch.distributed._shard.sharded_tensor import ShardedTensor
+from torch.distributed.checkpoint._nested_dict import flatten_state_dict
+from torch.distributed.checkpoint.default_planner import (
+    DefaultLoadPlanner,
+    DefaultSavePlanner,
+    create_default_local_load_plan,
+    create_default_local_save_plan,
+)
+from torch.distributed.checkpoint.metadata import Metadata, MetadataIndex, StorageMeta, TensorStorageMetadata
+from torch.distributed.checkpoint.planner import LoadItemType, LoadPlan, ReadItem, SavePlan
+from torch.distributed.tensor import DTensor
+
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+
+class _Told(NamedTuple):
+    """What the plan of a rank has for the one that makes the plan of all."""
+
+    token: str  # of this rank's plan
+    made: str  # of the plan of all that this rank has its part of; "": none
+    mappings: Any
+
+
+class _Answer(NamedTuple):
+    """What the plan of all has for a rank."""
+
+    made: str
+    ranks: int
+
+
+class _Local(NamedTuple):
+    """The plan of this rank, of a state that has these facts."""
+
+    facts: Any
+    plan: SavePlan
+    token: str
+
+
+class _Final(NamedTuple):
+    """This rank's part of a plan of all."""
+
+    answer: _Answer
+    plan: SavePlan
+
+
+class _Global(NamedTuple):
+    """The plan of all ranks, made of the plans with these tokens."""
+
+    made: str
+    tokens: list[str]
+    locals: list[SavePlan]
+    plans: list[SavePlan]
+    metadata: Metadata
+
+
+class SavePlanner(DefaultSavePlanner):
+    """torch's DefaultSavePlanner, which keeps its plan for the next save of the same state.
+
+        planner = SavePlanner()
+        for step in ...:
+            dcp.save(state, storage_writer=StorageWriter(f"gs://bucket/run/step-{step}"), planner=planner)
+
+    A plan is made anew where anything is not as it was that a plan depends on: the keys and their order, the shape, type,
+    layout, device and memory of a tensor, whether it requires a gradient, and the mesh and the placements of a DTensor. What
+    is no tensor is not compared: it is saved as it is at each save. With a process group, ranks whose state is
+    as it was send no plan, and get none.
+
+    Use one for all saves of one state, in every rank, and one save at a time; another state gets a planner of its own. The
+    arguments are those of DefaultSavePlanner. A copy, or another process, has no plan yet.
+    """
+
+    def __init__(
+        self,
+        flatten_state_dict: bool = True,
+        flatten_sharded_tensors: bool = True,
+        dedup_save_to_lowest_rank: bool = False,
+    ):
+        super().__init__(
+            flatten_state_dict, flatten_sharded_tensors, dedup_save_to_lowest_rank=dedup_save_to_lowest_rank
+        )
+        self._forget()
+
+    def _forget(self) -> None:
+        self._local: _Local | None = None
+        self._final: _Final | None = None
+        # By the number of ranks: a rank may save alone in between.
+        self._globals: dict[int, _Global] = {}
+        # A plan was begun, and this rank does not know whether it was made.
+        self._is_open = False
+
+    def __getstate__(self) -> dict[str, Any]:
+        left: dict[str, Any] = {"_local": None, "_final": None, "_globals": {}, "_is_open": False, "state_dict": {}}
+        return {**self.__dict__, **left}
+
+    def set_up_planner(
+        self, state_dict: dict[str, Any], storage_meta: StorageMeta | None = None, is_coordinator: bool = False
+    ) -> None:
+        if self.flatten_state_dict:
+            flat, mappings = flatten_state_dict(state_dict)
+            # Otherwise torch goes through all of the state twice more.
+            if not any(isinstance(each, ShardedTensor) for each in flat.values()):
+                self.state_dict, self.mappings = flat, mappings
+                self.is_coordinator = is_coordinator
+                return
+        super().set_up_planner(state_dict, storage_meta, is_coordinator)
+
+    def create_local_plan(self) -> SavePlan:
+        facts = self._facts()
+        local = self._local
+        if local is None or self._is_open or local.facts != facts:
+            self._final = None
+            self._local = local = _Local(facts, super().create_local_plan(), secrets.token_hex(8))
+        self._is_open = True
+        made = self._final.answer.made if self._final is not None else ""
+        # What a rank has planned alone, the others do not know.
+        is_known = self._final is not None and (self._final.answer.ranks > 1 or _world_size() == 1)
+        told = _Told(local.token, made, None if is_known else self.mappings)
+        self.plan = dataclasses.replace(
+            local.plan, items=[] if is_known else local.plan.items, planner_data=told, usable=not is_known
+        )
+        return self.plan
+
+    def _facts(self) -> Any:
+        """What a plan depends on. Equal facts have equal plans."""
+        with torch.no_grad():
+            each = [_facts_of(fqn, value, self.is_coordinator) for fqn, value in self.state_dict.items()]
+        return self.is_coordinator, list(self.state_dict), self.mappings, each
+
+    def create_global_plan(self, all_plans: list[SavePlan]) -> tuple[list[SavePlan], Metadata]:
+        told: list[_Told] = [plan.planner_data for plan in all_plans]
+        for rank, each in enumerate(told):
+            if not isinstance(each, _Told):
+                raise TypeError(f"rank {rank} saves with another planner: give all ranks a ringest.dcp.SavePlanner")
+        known = self._globals.get(len(all_plans))
+        if known is None or known.tokens != [each.token for each in told]:
+            known = self._globals[len(all_plans)] = self._make(all_plans, told, known)
+        answer = _Answer(known.made, len(all_plans))
+        self.global_plan = known.plans
+        # Of each save its own, because what is stored where is noted there.
+        self.metadata = copy.copy(known.metadata)
+        return [
+            SavePlan([], sent.storage_data, answer, usable=False)
+            if each.made == known.made
+            else dataclasses.replace(plan, storage_data=sent.storage_data, planner_data=answer)
+            for sent, each, plan in zip(all_plans, told, known.plans, strict=True)
+        ], self.metadata
+
+    def _make(self, all_plans: list[SavePlan], told: list[_Told], before: _Global | None) -> _Global:
+        whole = []
+        for rank, (plan, each) in enumerate(zip(all_plans, told, strict=True)):
+            if plan.usable:
+                whole.append(dataclasses.replace(plan, planner_data=each.mappings))
+            elif before is not None and before.tokens[rank] == each.token:
+                whole.append(before.locals[rank])
+            elif self._local is not None and self._local.token == each.token:
+                whole.append(self._local.plan)
+            else:
+                raise RuntimeError(
+                    f"the plan of rank {rank} is not known here any more: save again, and give each process group a "
+                    "ringest.dcp.SavePlanner of its own"
+                )
+        plans, metadata = super().create_global_plan(whole)
+        return _Global(secrets.token_hex(8), [each.token for each in told], whole, plans, metadata)
+
+    def finish_plan(self, new_plan: SavePlan) -> SavePlan:
+        answer: _Answer = new_plan.planner_data
+        if new_plan.usable:
+            self._final = _Final(answer, dataclasses.replace(new_plan, planner_data=self.mappings))
+        assert self._final is not None and self._final.answer == answer
+        self._is_open = False
+        # Where a rank stores is told anew: it may be another kind of storage.
+        self.plan = dataclasses.replace(self._final.plan, storage_data=new_plan.storage_data)
+        return self.plan
+
+    def lookup_object(self, index: MetadataIndex) -> Any:
+        found = _looked_up(self.state_dict, index)
+        return super().lookup_object(index) if found is None else found
+
+    def release(self) -> None:
+        """When all was written: lets go of the tensors, not of the plan."""
+        self.state_dict = {}
+
+
+def _world_size() -> int:
+    return torch.distributed.get_world_size() if torch.distributed.is_initialized() else 1
+
+
+def _looked_up(state_dict: dict[str, Any], index: MetadataIndex) -> Any:
+    """The tensor, if it is a plain one and all of it is meant; else None."""
+    found: Any = state_dict.get(index.fqn)
+    offset = index.offset
+    if type(found) in _PLAIN and offset is not None and len(offset) == found.dim() and not any(offset):
+        return found
+    return None
+
+
+def _facts_of(fqn: str, value: Any, is_coordinator: bool) -> Any:
+    """Of one entry of a flat state dict; without a gradient."""
+    if type(value) in _PLAIN:
+        return value.shape, value.dtype, value.device, value.requires_grad, value.layout, value.is_pinned()
+    if type(value) is DTensor:
+        local = value.to_local()
+        place = value.device_mesh, value.placements, value.shape, value.requires_grad
+        return place, local.shape, local.dtype, local.device, local.layout, local.is_pinned()
+    if isinstance(value, torch.Tensor) or hasattr(value, "__create_write_items__"):
+        return create_default_local_save_plan({fqn: value}, is_coordinator).items
+    return None
+
+
+def _is_ready(value: Any) -> bool:
+    """Whether torch's DefaultLoadPlanner, too, takes it as it is."""
+    if isinstance(value, torch.Tensor):
+        return not isinstance(value, ShardedTensor) and not value.is_meta
+    if isinstance(value, (list, tuple)):
+        return all(map(_is_ready, value))
+    return value is None or isinstance(value, (int, float, str, bytes, io.BytesIO))
+
+
+def _read_whole(fqn: str, value: Any, entry: Any) -> ReadItem | None:
+    """What torch plans for a plain tensor that was saved in one piece; None: it is something else."""
+    if type(value) not in _PLAIN or type(entry) is not TensorStorageMetadata or len(entry.chunks) != 1:
+        return None
+    chunk, size = entry.chunks[0], value.size()
+    if not size == entry.size == chunk.sizes or any(chunk.offsets) or 0 in size:
+        return None
+    # That of the saved tensor, which begins at 0 as this one does.
+    index = MetadataIndex(fqn, chunk.offsets, 0)
+    return ReadItem(LoadItemType.TENSOR, index, chunk.offsets, index, chunk.offsets, size)
+
+
+class LoadPlanner(DefaultLoadPlanner):
+    """torch's DefaultLoadPlanner, with fewer steps where tensors were saved in one piece and are loaded into one. The plan is
+    the same, and so are the arguments. Of one load at a time."""
+
+    def set_up_planner(
+        self, state_dict: dict[str, Any], metadata: Metadata | None = None, is_coordinator: bool = False
+    ) -> None:
+        if self.flatten_state_dict:
+            flat, mappings = flatten_state_dict(state_dict)
+            if all(map(_is_ready, flat.values())):
+                self.original_state_dict = state_dict
+                self.state_dict, self.mappings = flat, mappings
+                self.metadata = metadata
+                self.is_coordinator = is_coordinator
+                return
+        super().set_up_planner(state_dict, metadata, is_coordinator)
+
+    def create_local_plan(self) -> LoadPlan:
+        assert self.metadata is not None
+        entries = self.metadata.state_dict_metadata
+        if not self.flatten_state_dict or not entries.keys() <= self.state_dict.keys():
+            # What is missing may have another name in an older checkpoint.
+            return super().create_local_plan()
+        items: list[ReadItem] = []
+        for fqn, value in self.state_dict.items():
+            whole = _read_whole(fqn, value, entries.get(fqn))
+            if whole is not None:
+                items.append(whole)
+            else:
+                items += create_default_local_load_plan({fqn: value}, self.metadata, not self.allow_partial_load).items
+        return LoadPlan(items)
+
+    def lookup_tensor(self, index: MetadataIndex) -> torch.Tensor:
+        found = _looked_up(self.state_dict, index)
+        return super().lookup_tensor(index) if found is None else found
