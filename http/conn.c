@@ -127,7 +127,9 @@ static void conn_fail_http(struct rg_conn *conn, const char *text)
     rg_conn_fail(conn, RG_STATUS_HTTP_PROTOCOL, 0, text);
 }
 
-/* How much of the body may be sent now. 0: the alarm goes off when it is to be asked again. */
+/* How much of the body may be sent now. 0: the alarm goes off when it is to be asked again. Whoever
+ * has just sent something goes behind those that wait for the same moment, or it would always be
+ * first. */
 static uint64_t upload_room(struct rg_conn *conn)
 {
     struct rg_send_pace *pace = conn->response.x->pace;
@@ -138,6 +140,7 @@ static uint64_t upload_room(struct rg_conn *conn)
     uint64_t room = rg_send_pace_room(pace, loop_of(conn)->now_ns, &look_ns);
     conn->held = room == 0;
     if (conn->held) {
+        rg_loop_cancel_alarm(loop_of(conn), &conn->alarm);
         rg_loop_set_alarm(loop_of(conn), &conn->alarm, look_ns);
         return 0;
     }

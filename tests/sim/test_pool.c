@@ -403,6 +403,43 @@ static void test_uploads_that_are_held_back_go_evenly(void)
     teardown();
 }
 
+/* A part in small pieces goes through the send buffer, as all of them do with TLS. */
+static void submit_in_pieces(size_t index)
+{
+    static struct rg_body_piece pieces[sizeof(upload) / 8192];
+    for (size_t i = 0; i < RG_ARRAY_LEN(pieces); i++) {
+        pieces[i] = (struct rg_body_piece){.data = upload + i * 8192, .end = (i + 1) * 8192};
+    }
+    exchanges[index].x.pieces = pieces;
+    exchanges[index].x.piece_count = RG_ARRAY_LEN(pieces);
+    submit_upload(index, sizeof(upload));
+}
+
+/* Whoever waits for its turn for too long is given up by the server. */
+static void test_uploads_that_are_held_back_take_turns(void)
+{
+    static const uint64_t rates[] = {RG_MIB(1), RG_MIB(4), RG_MIB(16)};
+    for (size_t r = 0; r < RG_ARRAY_LEN(rates); r++) {
+        memset(&pace, 0, sizeof(pace));
+        pace.bytes_per_s = RG_MIB(1024);
+        setup_slow(RG_MIB(8));
+        struct rg_send_pace send_pace = {.bytes_per_s = rates[r]};
+        uint64_t begin_ns = rg_sim_now_ns(sim), first_ns = UINT64_MAX, last_ns = 0;
+        for (size_t i = 0; i < 4; i++) {
+            exchanges[i].x.pace = &send_pace;
+            submit_in_pieces(i);
+        }
+        for (size_t i = 0; i < 4; i++) {
+            RG_CHECK(run_until_done(i, 60 * RG_NS_PER_S));
+            RG_CHECK_EQ(exchanges[i].status, RG_STATUS_OK);
+            first_ns = RG_MIN(first_ns, exchanges[i].done_ns);
+            last_ns = RG_MAX(last_ns, exchanges[i].done_ns);
+        }
+        RG_CHECK(first_ns - begin_ns >= (last_ns - begin_ns) * 3 / 4);
+        teardown();
+    }
+}
+
 static void test_who_is_held_back_goes_on_when_the_rate_ends(void)
 {
     memset(&pace, 0, sizeof(pace));
@@ -467,6 +504,7 @@ int main(int argc, char **argv)
         RG_TEST(test_a_reused_connection_is_looked_at_afresh),
         RG_TEST(test_uploads_that_are_held_back_on_purpose_are_not_given_up),
         RG_TEST(test_uploads_that_are_held_back_go_evenly),
+        RG_TEST(test_uploads_that_are_held_back_take_turns),
         RG_TEST(test_who_is_held_back_goes_on_when_the_rate_ends),
         RG_TEST(test_a_server_that_reads_no_more_is_given_up_whatever_the_rate),
         RG_TEST(test_an_answer_of_a_byte_at_a_time_is_progress),
