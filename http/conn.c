@@ -140,6 +140,7 @@ static uint64_t upload_room(struct rg_conn *conn)
     uint64_t room = rg_send_pace_room(pace, loop_of(conn)->now_ns, &look_ns);
     conn->held = room == 0;
     if (conn->held) {
+        conn->response.x->was_held = true;
         rg_loop_cancel_alarm(loop_of(conn), &conn->alarm);
         rg_loop_set_alarm(loop_of(conn), &conn->alarm, look_ns);
         return 0;
@@ -248,6 +249,7 @@ void rg_conn_assign(struct rg_conn *conn, struct rg_exchange *x)
     x->stale = false;
     x->final = false;
     x->request_whole = false;
+    x->was_held = false;
     conn->request = RG_REQUEST_SENDING;
     conn->upload_sent = 0;
     conn->held = false;

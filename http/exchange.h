@@ -82,6 +82,7 @@ struct rg_exchange {
     bool final;         /* another attempt would fail alike */
     bool request_sent;  /* some of the request may have reached the server */
     bool request_whole; /* all of it may have: it may take effect, also when it is ended */
+    bool was_held;      /* its pace made it wait: how long it took says nothing of the server */
     struct rg_lease *lease;
     uint8_t *body;
     uint64_t body_size;
@@ -97,12 +98,6 @@ static inline uint64_t rg_exchange_body_size(const struct rg_exchange *x)
 const uint8_t *rg_exchange_body_at(const struct rg_exchange *x, uint64_t sent, uint64_t *out_left);
 uint64_t rg_exchange_body_gather(const struct rg_exchange *x, uint64_t sent, uint8_t *dest,
                                  uint64_t size_max);
-
-/* Its body is held back now. */
-static inline bool rg_exchange_is_paced(const struct rg_exchange *x)
-{
-    return x->pace != NULL && rg_send_pace_is_on(x->pace);
-}
 
 /* True where another attempt may succeed; the exchange has failed. */
 static inline bool rg_exchange_may_mend(const struct rg_exchange *x)

@@ -26,11 +26,6 @@ struct rg_send_pace {
     int64_t left;                 /* bytes of it; below 0: of the next one */
 };
 
-static inline bool rg_send_pace_is_on(const struct rg_send_pace *pace)
-{
-    return atomic_load_explicit(&pace->bytes_per_s, memory_order_relaxed) != 0;
-}
-
 /* Bytes that may be sent now, unless that ends within a record. 0: none before *out_look_ns, when
  * to ask again. */
 uint64_t rg_send_pace_room(struct rg_send_pace *pace, uint64_t now_ns, uint64_t *out_look_ns);

@@ -661,7 +661,7 @@ void rg_traffic_answered(struct rg_request *request)
     rg_stall_head(&kind->stall, elapsed_ns, &kind->heads);
     rg_hedge_answer(&kind->hedge, elapsed_ns, &kind->heads);
     /* One that is held back takes as long as we want. */
-    if (traffic->adapts && !rg_exchange_is_paced(&request->x) &&
+    if (traffic->adapts && !request->x.was_held &&
         rg_limiter_latency(&limit_of(request)->limiter, elapsed_ns, now_ns)) {
         limit_cut(request, "answers take much longer than before");
     }

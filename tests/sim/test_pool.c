@@ -452,6 +452,10 @@ static void test_who_is_held_back_goes_on_when_the_rate_ends(void)
     send_pace.bytes_per_s = 0;
     RG_CHECK(run_until_done(0, RG_NS_PER_S));
     RG_CHECK_EQ(exchanges[0].status, RG_STATUS_OK);
+    RG_CHECK(exchanges[0].x.was_held);
+    submit_upload(1, sizeof(upload));
+    RG_CHECK(run_until_done(1, RG_NS_PER_S));
+    RG_CHECK(!exchanges[1].x.was_held);
     teardown();
 }
 
