@@ -264,6 +264,7 @@ class StorageWriter(BlockingAsyncStager, TorchStorageWriter):
         self._file_size_max = parse_size(file_size_max, "file_size_max")
         self._saves = PerThread[_Save]()
         self._handed_out: weakref.ref | None = None
+        self._ahead: list[weakref.ref] = []  # what was staged: there until it is saved
         self._pace = _pace.parse(pace)
         self._paces = _pace.paces(self._pace)
         self._stager = _NOBODY  # the thread that has staged: what others save then is of async_save
@@ -274,6 +275,7 @@ class StorageWriter(BlockingAsyncStager, TorchStorageWriter):
         left: dict[str, Any] = {
             "_saves": PerThread(),
             "_handed_out": None,
+            "_ahead": [],
             "state_dict_cache": None,
             "_paces": None,
             "_stager": stager,
@@ -291,7 +293,8 @@ class StorageWriter(BlockingAsyncStager, TorchStorageWriter):
     def stage(self, state_dict: dict[str, Any]) -> dict[str, Any]:
         """The copy of the state dict that async_save saves: every tensor is copied once, to the CPU."""
         self._stager = threading.get_ident()
-        self._paces.announce()
+        self._ahead = [each for each in self._ahead if each() is not None]
+        self._paces.announce(is_next=not self._ahead)
         is_read = self._handed_out is not None and self._handed_out() is not None
         with at(Part.STAGE, self._client() or _default_if_open()):
             staged = _Staged(
@@ -300,6 +303,7 @@ class StorageWriter(BlockingAsyncStager, TorchStorageWriter):
         if self.cache_staged_state_dict:
             self.state_dict_cache = dict(staged)
             self._handed_out = weakref.ref(staged)
+        self._ahead.append(weakref.ref(staged))
         return staged
 
     def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:

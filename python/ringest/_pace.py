@@ -12,7 +12,7 @@ When somebody waits for a save (hurried), nothing is held back any more."""
 
 from __future__ import annotations
 
-import concurrent.futures.thread  # noqa: F401  (before _hurry_all is registered, so that it is called after it)
+import concurrent.futures.thread  # noqa: F401  (before hurry_all is registered, so that it is called after it)
 import contextlib
 import math
 import os
@@ -223,10 +223,11 @@ class Paces:
         self._lock = threading.RLock()
         self._current.clear()
 
-    def announce(self) -> None:
-        """Another save is to come, so those before it are overtaken, begun or not."""
+    def announce(self, is_next: bool = False) -> None:
+        """Another save is to come, so those before it are overtaken, begun or not. is_next: all of them have ended, also
+        those that failed before they began."""
         with self._lock:
-            self._announced += 1
+            self._announced = (self._begun if is_next else self._announced) + 1
         self._hurry_current()
 
     def _hurry_current(self) -> None:
@@ -275,7 +276,7 @@ def paces(pace: int | str | None) -> Paces:
     return made
 
 
-def _hurry_all() -> None:
+def hurry_all() -> None:
     for each in list(_all):
         each.hurry_for_good()
 
@@ -287,4 +288,4 @@ def _forget_all() -> None:
 
 os.register_at_fork(after_in_child=_forget_all)
 # Before executors' threads are joined, which atexit is too late for. Where Python has it no more, the end takes longer.
-getattr(threading, "_register_atexit", lambda call: None)(_hurry_all)
+getattr(threading, "_register_atexit", lambda call: None)(hurry_all)

@@ -277,6 +277,20 @@ class Copies(unittest.TestCase):
             self.assertLess(len(pickle.dumps(writer)), 10_000)
             self.assertEqual(float(staged["x"].sum()), 1 << 20)
 
+    def test_a_save_that_has_ended_early_hurries_no_other(self):
+        with support.client() as client:
+            writer = StorageWriter(RUN, client=client, pace=1)
+            with self.assertRaises(TypeError):
+                writer.stage({"x": threading.Lock()})
+            for _ in range(2):  # which are let go of before they are saved
+                writer.stage({"x": torch.ones(3)})
+            first = writer.stage({"x": torch.ones(3)})
+            with writer._paces.one() as each:
+                self.assertFalse(each._hurry.is_set())
+                second = writer.stage(first)
+                self.assertTrue(each._hurry.is_set())
+            del first, second
+
     def test_what_a_load_has_failed_of_is_not_told_by_the_next(self):
         with support.client() as client:
             reader = StorageReader(RUN, client=client)

@@ -255,17 +255,28 @@ class Waiting(unittest.TestCase):
             pid = os.fork()
             if pid == 0:
                 signal.alarm(int(support.PATIENCE_S))
-                _pace._hurry_all()
+                _pace.hurry_all()
                 os._exit(len(paces._current))
             other.submit(paces._lock.release).result()
         self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), 0)
 
     def test_the_end_hurries_all(self):
         paces = _pace.paces(1)
-        _pace._hurry_all()
+        _pace.hurry_all()
         with paces.one() as each:
             for _ in range(3):
                 each.before(1 << 30)
+
+    def test_a_save_that_failed_before_it_began_hurries_no_other(self):
+        paces = _pace.paces(1)
+        for _ in range(2):
+            paces.announce(is_next=True)
+        with paces.one() as each:
+            self.assertFalse(each._hurry.is_set())
+            paces.announce()
+            self.assertTrue(each._hurry.is_set())
+        with paces.one() as each:
+            self.assertFalse(each._hurry.is_set())
 
     def test_a_save_begins_by_what_was_idle_before_it(self):
         paces = _pace.paces("auto")
