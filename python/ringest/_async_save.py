@@ -418,7 +418,17 @@ def _tell_lost() -> None:
         failure = saving._failure()
         why = f": {failure}" if failure is not None else ", because the process ends before all of it was sent"
         logger.error("%s was not saved%s", saving.uri, why)
+        _untold.discard(saving)
+
+
+def _end() -> None:
+    _pace.hurry_all()
+    ends = [saving._future for saving in list(_untold)]
+    concurrent.futures.wait([each for each in ends if not each.cancelled()])
+    _tell_lost()
 
 
 atexit.register(_tell_lost)
+# Before executors' threads are joined; and processes of multiprocessing do not come to atexit.
+getattr(threading, "_register_atexit", lambda call: None)(_end)
 os.register_at_fork(after_in_child=_untold.clear)

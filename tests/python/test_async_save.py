@@ -5,6 +5,7 @@ import collections
 import concurrent.futures
 import contextlib
 import io
+import multiprocessing
 import os
 import pickle
 import signal
@@ -474,6 +475,13 @@ SCRIPT = """
 """
 
 
+def lose(place, stderr):
+    os.dup2(stderr, 2)
+    os.close(stderr)
+    saver = checkpoint.AsyncSaver(client=ringest.Client(*place, hedging=False))
+    saver.save({"x": torch.ones(3)}, "gs://new/lost.pt", if_generation_match=7)
+
+
 class Ends(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -498,6 +506,17 @@ class Ends(unittest.TestCase):
         script = self.run_script('saver.save(state, "gs://new/lost.pt", if_generation_match=7)', stderr=subprocess.PIPE)
         _, told = script.communicate(timeout=support.PATIENCE_S)
         self.assertIn("gs://new/lost.pt was not saved: ", told)
+
+    def test_a_process_of_multiprocessing_says_what_is_lost(self):
+        """Which comes to no atexit."""
+        said, stderr = os.pipe()
+        process = multiprocessing.get_context("fork").Process(target=lose, args=(self.place, stderr))
+        process.start()
+        os.close(stderr)
+        with open(said, encoding="utf-8") as told:
+            self.assertIn("gs://new/lost.pt was not saved: ", told.read())
+        process.join(support.PATIENCE_S)
+        self.assertEqual(process.exitcode, 0)
 
     def test_a_process_that_is_killed_leaves_what_was_there(self):
         checkpoint.save({"x": torch.ones(3)}, "gs://new/killed.pt", client=self.client)
