@@ -441,17 +441,39 @@ uint32_t rg_cache_index_number(struct rg_cache_index *index, const struct rg_cac
     return number;
 }
 
+/* Changes the line of a segment. Since this process looked, another one may have dropped that
+ * number and given it to another segment, whose line stays as it is. */
+static void numbered_change(struct rg_cache_index *index, uint32_t number,
+                            const struct rg_cache_nonce *nonce,
+                            const struct rg_cache_numbered *changed)
+{
+    struct rg_cache_numbered there;
+    if (!read_at(index, numbered_offset(number), &there, sizeof(there))) {
+        there = (struct rg_cache_numbered){.state = RG_CACHE_SEGMENT_NONE};
+    }
+    if (there.state != RG_CACHE_SEGMENT_NONE && memcmp(&there.nonce, nonce, sizeof(*nonce)) == 0) {
+        (void)numbered_set(index, number, changed);
+        return;
+    }
+    pthread_rwlock_wrlock(&index->lock);
+    index->table[number] = there;
+    pthread_rwlock_unlock(&index->lock);
+}
+
 void rg_cache_index_drop(struct rg_cache_index *index, uint32_t number)
 {
     static const struct rg_cache_numbered none;
-    (void)numbered_set(index, number, &none);
+    struct rg_cache_nonce nonce = index->table[number].nonce;
+    numbered_change(index, number, &nonce, &none);
 }
 
-void rg_cache_index_set_listed(struct rg_cache_index *index, uint32_t number)
+void rg_cache_index_set_listed(struct rg_cache_index *index, uint32_t number,
+                               const struct rg_cache_nonce *nonce)
 {
     struct rg_cache_numbered numbered = index->table[number];
+    numbered.nonce = *nonce;
     numbered.state = RG_CACHE_SEGMENT_LISTED;
-    (void)numbered_set(index, number, &numbered);
+    numbered_change(index, number, nonce, &numbered);
 }
 
 void rg_cache_index_set_use(struct rg_cache_index *index, uint32_t number, uint64_t last_use)
@@ -459,7 +481,7 @@ void rg_cache_index_set_use(struct rg_cache_index *index, uint32_t number, uint6
     struct rg_cache_numbered numbered = index->table[number];
     numbered.last_use = last_use;
     if (numbered.state != RG_CACHE_SEGMENT_NONE) {
-        (void)numbered_set(index, number, &numbered);
+        numbered_change(index, number, &numbered.nonce, &numbered);
     }
 }
 
@@ -562,12 +584,15 @@ void rg_cache_index_grow(struct rg_cache_index *index)
     index->load_percent = 100 * index->sampled_used / index->sampled;
     index->sampled = 0;
     index->sampled_used = 0;
-    if (index->load_percent < LOAD_MAX_PERCENT || rg_cache_index_file_is_gone(&index->file) ||
+    if (index->load_percent < LOAD_MAX_PERCENT ||
         rg_cache_index_file_lock(&index->file, LOCK_TABLE) < 0) {
         return;
     }
-    /* The lock ends with the file. */
-    index_replace(index);
+    /* Another process may have replaced it just before: what has come in its place stays. The lock
+     * ends with the file. */
+    if (!rg_cache_index_file_is_gone(&index->file)) {
+        index_replace(index);
+    }
     rg_cache_index_file_unlock(&index->file, LOCK_TABLE);
 }
 

@@ -48,13 +48,15 @@ void rg_cache_index_insert(struct rg_cache_index *index, uint32_t number,
 /* The number of a segment, which it gets if it has none. 0: there is none left, or the table is
  * held by another process just now. */
 uint32_t rg_cache_index_number(struct rg_cache_index *index, const struct rg_cache_nonce *nonce);
+/* These three change nothing where the number is another segment's by now. */
 void rg_cache_index_drop(struct rg_cache_index *index, uint32_t number);
+void rg_cache_index_set_listed(struct rg_cache_index *index, uint32_t number,
+                               const struct rg_cache_nonce *nonce);
+void rg_cache_index_set_use(struct rg_cache_index *index, uint32_t number, uint64_t last_use);
 /* What the table said of a number at the last look. */
 const struct rg_cache_numbered *rg_cache_index_at(const struct rg_cache_index *index,
                                                   uint32_t number);
 uint32_t rg_cache_index_numbers(const struct rg_cache_index *index);
-void rg_cache_index_set_listed(struct rg_cache_index *index, uint32_t number);
-void rg_cache_index_set_use(struct rg_cache_index *index, uint32_t number, uint64_t last_use);
 /* Only one process at a time lists a segment. */
 bool rg_cache_index_hold(struct rg_cache_index *index, uint32_t number);
 void rg_cache_index_release(struct rg_cache_index *index, uint32_t number);

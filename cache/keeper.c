@@ -100,6 +100,22 @@ static struct rg_cache_file *file_of(struct rg_cache_keeper *keeper,
                : bsearch(&wanted, files->files, files->count, sizeof(wanted), file_compare);
 }
 
+static bool is_own(const struct rg_cache_keeper *keeper, const struct rg_cache_nonce *nonce)
+{
+    return rg_cache_writer_is_open(&keeper->writer) &&
+           memcmp(&keeper->writer.nonce, nonce, sizeof(*nonce)) == 0;
+}
+
+/* Whether the number that this process's segment got is still its own: others drop what they do not
+ * find in the folder, and give the number to another segment. */
+static bool has_number(const struct rg_cache_keeper *keeper)
+{
+    const struct rg_cache_numbered *numbered =
+        rg_cache_index_at(keeper->index, keeper->writer_number);
+    return numbered->state != RG_CACHE_SEGMENT_NONE &&
+           memcmp(&numbered->nonce, &keeper->writer.nonce, sizeof(numbered->nonce)) == 0;
+}
+
 static void number_drop(struct rg_cache_keeper *keeper, uint32_t number)
 {
     rg_cache_segments_let_go(keeper->segments, number);
@@ -112,7 +128,8 @@ static void gone_drop(struct rg_cache_keeper *keeper)
 {
     for (uint32_t i = 1; i < rg_cache_index_numbers(keeper->index); i++) {
         const struct rg_cache_numbered *numbered = rg_cache_index_at(keeper->index, i);
-        if (numbered->state != RG_CACHE_SEGMENT_NONE && file_of(keeper, &numbered->nonce) == NULL) {
+        if (numbered->state != RG_CACHE_SEGMENT_NONE && !is_own(keeper, &numbered->nonce) &&
+            file_of(keeper, &numbered->nonce) == NULL) {
             number_drop(keeper, i);
         }
     }
@@ -135,7 +152,7 @@ static int segment_list(struct rg_cache_keeper *keeper, uint32_t number,
     }
     contents_insert(keeper, number, contents, records);
     free(contents);
-    rg_cache_index_set_listed(keeper->index, number);
+    rg_cache_index_set_listed(keeper->index, number, nonce);
     return 0;
 }
 
@@ -153,14 +170,8 @@ static void segment_look(struct rg_cache_keeper *keeper, const struct rg_cache_n
         rg_cache_keeper_trouble(keeper, foreign ? RG_CACHE_TROUBLE_VERSION : RG_CACHE_TROUBLE_READ,
                                 rc);
         /* It counts for the size, and is not looked at again before the index is another. */
-        rg_cache_index_set_listed(keeper->index, number);
+        rg_cache_index_set_listed(keeper->index, number, nonce);
     }
-}
-
-static bool is_own(const struct rg_cache_keeper *keeper, const struct rg_cache_nonce *nonce)
-{
-    return rg_cache_writer_is_open(&keeper->writer) &&
-           memcmp(&keeper->writer.nonce, nonce, sizeof(*nonce)) == 0;
 }
 
 static int files_read(struct rg_cache_keeper *keeper)
@@ -178,7 +189,7 @@ static int files_read(struct rg_cache_keeper *keeper)
     return 0;
 }
 
-/* What this process has written into the old index, and is not sealed. */
+/* What this process has written and is not sealed, into an index that does not have it. */
 static void index_retell(struct rg_cache_keeper *keeper)
 {
     const struct rg_cache_writer *writer = &keeper->writer;
@@ -193,7 +204,7 @@ static void index_retell(struct rg_cache_keeper *keeper)
 
 static void index_refresh(struct rg_cache_keeper *keeper)
 {
-    if (rg_cache_index_refresh(keeper->index)) {
+    if (rg_cache_index_refresh(keeper->index) || !has_number(keeper)) {
         index_retell(keeper);
     }
     uint64_t objects, bytes;
@@ -363,7 +374,7 @@ static void writer_seal(struct rg_cache_keeper *keeper)
     if (!rg_cache_writer_is_open(&keeper->writer)) {
         return;
     }
-    uint32_t number = keeper->writer_number;
+    uint32_t number = has_number(keeper) ? keeper->writer_number : 0;
     int rc = keeper->writer.count > 0 ? rg_cache_writer_seal(&keeper->writer) : 0;
     rg_cache_writer_abandon(&keeper->writer);
     keeper->writer_number = 0;
@@ -373,7 +384,7 @@ static void writer_seal(struct rg_cache_keeper *keeper)
             number_drop(keeper, number);
         }
     } else if (number != 0) {
-        rg_cache_index_set_listed(keeper->index, number);
+        rg_cache_index_set_listed(keeper->index, number, &keeper->writer.nonce);
     }
 }
 
@@ -417,7 +428,7 @@ static void batch_write(struct rg_cache_keeper *keeper, const struct rg_cache_ba
         writer_seal(keeper);
         return;
     }
-    if (keeper->writer_number != 0) {
+    if (has_number(keeper)) {
         contents_insert(keeper, keeper->writer_number, placed, batch->count);
     }
     count(&keeper->counters->written, batch->records);

@@ -92,6 +92,39 @@ static void test_a_number_that_is_another_segments_now(void)
     cache_case_close(&c);
 }
 
+/* Another process has dropped the segment and given its number on since these looked: what they say
+ * of it, or of its end, is not said of the one that has the number now. */
+static void test_what_is_said_of_a_segment_is_not_said_of_the_next(void)
+{
+    struct cache_case c;
+    struct rg_cache_nonce nonce = {{1}}, next = {{2}};
+    cache_case_open(&c);
+    struct rg_cache_index *one = index_get(&c), *late[3];
+    uint32_t number = rg_cache_index_number(one, &nonce);
+    for (unsigned i = 0; i < RG_ARRAY_LEN(late); i++) {
+        late[i] = index_get(&c);
+        RG_CHECK_EQ(rg_cache_index_number(late[i], &nonce), number);
+    }
+    rg_cache_index_drop(one, number);
+    RG_CHECK_EQ(rg_cache_index_number(one, &next), number);
+    fill(one, number, 0, 100);
+    rg_cache_index_set_use(late[0], number, 1000);
+    rg_cache_index_set_listed(late[1], number, &nonce);
+    rg_cache_index_drop(late[2], number);
+    RG_CHECK(!rg_cache_index_refresh(one));
+    const struct rg_cache_numbered *numbered = rg_cache_index_at(one, number);
+    RG_CHECK_EQ(numbered->nonce.bytes[0], next.bytes[0]);
+    RG_CHECK_EQ(numbered->state, RG_CACHE_SEGMENT_NUMBERED);
+    RG_CHECK_EQ(numbered->last_use, 0);
+    for (unsigned i = 0; i < RG_ARRAY_LEN(late); i++) {
+        RG_CHECK_EQ(rg_cache_index_at(late[i], number)->nonce.bytes[0], next.bytes[0]);
+        RG_CHECK_EQ(count_found(late[i], 0, 100), 100);
+        rg_cache_index_close(late[i]);
+    }
+    rg_cache_index_close(one);
+    cache_case_close(&c);
+}
+
 /* Another opening of the file of the only index there. */
 static struct rg_cache_index_file file_get(struct cache_case *c)
 {
@@ -271,6 +304,7 @@ int main(int argc, char **argv)
     static const struct rg_test tests[] = {
         RG_TEST(test_two_openings_see_the_same),
         RG_TEST(test_a_number_that_is_another_segments_now),
+        RG_TEST(test_what_is_said_of_a_segment_is_not_said_of_the_next),
         RG_TEST(test_torn_slots_are_none),
         RG_TEST(test_it_grows),
         RG_TEST(test_an_index_that_is_removed_is_made_again),

@@ -1,5 +1,6 @@
 /* The thread of a cache, beside others: kills in the middle of writes, damage everywhere, and
  * sizes. RINGEST_KILLS and RINGEST_DAMAGES say how many. */
+#include "cache/index_file.h"
 #include "runtime/descriptor.h"
 #include "tests/cache/cache_case.h"
 
@@ -235,12 +236,51 @@ static void test_several_processes_stay_within_the_size(void)
     cache_case_close(&c);
 }
 
+/* As a process that looks at an older table than the present one would have it. */
+static void number_give(struct cache_case *c, uint32_t number)
+{
+    struct rg_cache_numbered other = {.nonce = {{9}}, .state = RG_CACHE_SEGMENT_NUMBERED};
+    off_t at = (off_t)(RG_CACHE_INDEX_HEADER_SIZE + number * sizeof(other));
+    DIR *dir = opendir(c->share);
+    struct dirent *entry;
+    while ((entry = readdir(dir)) != NULL && entry->d_name[0] == '.') {
+    }
+    int fd = openat(dirfd(dir), entry->d_name, O_RDWR | O_CLOEXEC);
+    RG_CHECK_EQ(pwrite(fd, &other, sizeof(other), at), sizeof(other));
+    close(fd);
+    closedir(dir);
+}
+
+static void test_a_segment_that_loses_its_number_gets_another(void)
+{
+    struct cache_case c;
+    cache_case_open(&c);
+    struct rg_cache *cache = cache_case_start(&c, SIZE);
+    for (unsigned i = 0; i < 40; i++) {
+        RG_CHECK(case_write(&c, cache, i, 1000));
+        if (i == 19) {
+            rg_cache_flush(cache);
+            number_give(&c, 1);
+        }
+    }
+    rg_cache_flush(cache);
+    struct rg_cache *other = cache_case_start(&c, SIZE);
+    for (unsigned i = 0; i < 40; i++) {
+        RG_CHECK_EQ(case_read(&c, cache, i, 1000), CASE_HIT);
+        RG_CHECK_EQ(case_read(&c, other, i, 1000), CASE_HIT);
+    }
+    rg_cache_close(cache);
+    rg_cache_close(other);
+    cache_case_close(&c);
+}
+
 int main(int argc, char **argv)
 {
     static const struct rg_test tests[] = {
         RG_TEST(test_killed_at_any_moment),
         RG_TEST(test_damage_is_never_handed_out),
         RG_TEST(test_several_processes_stay_within_the_size),
+        RG_TEST(test_a_segment_that_loses_its_number_gets_another),
     };
     return rg_test_main(argc, argv, tests, RG_ARRAY_LEN(tests));
 }
