@@ -176,8 +176,11 @@ static int file_open(struct rg_cache_index_file *file, char *why, size_t why_siz
         (void)lock_change(fd, F_RDLCK, LOCK_USE);
         rc = rg_cache_index_memory_attach(&file->memory, header.memory_id, &header.memory_nonce,
                                           header.lines);
-        if (rc < 0) {
+        if (rc == -ENOENT) {
             file_remove(file->path, fd);
+        } else if (rc < 0) {
+            (void)fail(why, why_size, rc, "the memory of %s cannot be attached: %s", file->path,
+                       rg_error_text(-rc));
         }
     }
     if (rc < 0) {
@@ -222,8 +225,13 @@ int rg_cache_index_file_open(struct rg_cache_index_file *file, uint64_t lines, c
     return rc;
 }
 
+/* Who has the last one of an index that was removed leaves nothing behind: nobody else finds its
+ * memory any more. */
 void rg_cache_index_file_close(struct rg_cache_index_file *file)
 {
+    if (rg_cache_index_file_is_gone(file)) {
+        rg_cache_index_memory_remove(file->memory.id, &file->memory.nonce);
+    }
     rg_cache_index_memory_detach(&file->memory);
     rg_fd_drop(file->fd);
     file->fd = -1;

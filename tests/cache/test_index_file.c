@@ -1,8 +1,11 @@
 /* The file of an index: made once, replaced, refused. */
 #include "cache/index_file.h"
 
+#include "runtime/descriptor.h"
 #include "tests/cache/cache_case.h"
 
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <time.h>
 
 static struct rg_cache_index_file file_of(struct cache_case *c)
@@ -80,6 +83,61 @@ static void test_a_file_whose_memory_is_not_its_own_is_replaced(void)
         rg_cache_index_file_close(&file);
         rg_cache_index_file_close(&other);
     }
+    cache_case_close(&c);
+}
+
+/* Bytes of addresses that this process has. */
+static uint64_t addresses_used(void)
+{
+    unsigned long long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    RG_CHECK(file != NULL);
+    RG_CHECK_EQ(fscanf(file, "%llu", &pages), 1);
+    fclose(file);
+    return pages * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+/* Others go on with it. */
+static void test_who_cannot_attach_one_leaves_it_there(void)
+{
+    struct cache_case c;
+    int status;
+    cache_case_open(&c);
+    struct rg_cache_index_file one = file_of(&c);
+    RG_CHECK_EQ(try(&c, &one, RG_MIB(256) / RG_CACHE_LINE_SIZE), 0);
+    pid_t pid = fork();
+    RG_CHECK(pid >= 0);
+    if (pid == 0) {
+        struct rg_cache_index_file two = file_of(&c);
+        struct rlimit limit;
+        bool is_set = getrlimit(RLIMIT_AS, &limit) == 0;
+        limit.rlim_cur = addresses_used() + RG_MIB(64);
+        is_set = is_set && setrlimit(RLIMIT_AS, &limit) == 0;
+        int rc = try(&c, &two, 16);
+        bool is_said = strstr(c.why, c.share) != NULL && strstr(c.why, "attached") != NULL;
+        _exit(!is_set ? 2 : rc != -ENOMEM ? 3 : is_said ? 0 : 4);
+    }
+    RG_CHECK_EQ(waitpid(pid, &status, 0), pid);
+    RG_CHECK_EQ(status, 0);
+    RG_CHECK(!rg_cache_index_file_is_gone(&one));
+    rg_cache_index_file_close(&one);
+    cache_case_close(&c);
+}
+
+static void test_one_that_was_removed_leaves_no_memory(void)
+{
+    struct cache_case c;
+    cache_case_open(&c);
+    struct rg_cache_index_file one = file_of(&c), two = file_of(&c);
+    RG_CHECK_EQ(try(&c, &one, 16), 0);
+    RG_CHECK_EQ(try(&c, &two, 16), 0);
+    int id = one.memory.id;
+    RG_CHECK_EQ(unlink(one.path), 0);
+    RG_CHECK(memory_is_there(id));
+    rg_cache_index_file_close(&one);
+    RG_CHECK(!memory_is_there(id));
+    atomic_store(&two.memory.slots[0].word, 7);
+    rg_cache_index_file_close(&two);
     cache_case_close(&c);
 }
 
@@ -177,7 +235,8 @@ static void test_memory_that_no_file_names_is_swept(void)
     int named = own.memory.id;
     RG_CHECK_EQ(rg_cache_index_file_make(&own, 32, &made), 0);
     int left = made.memory.id;
-    rg_cache_index_file_close(&made);
+    rg_cache_index_memory_detach(&made.memory);
+    rg_fd_drop(made.fd);
     rg_cache_index_file_close(&own);
     do { /* what the sweep of another process looks at in this moment, that one removes */
         rg_cache_index_file_sweep(&own);
@@ -231,6 +290,8 @@ int main(int argc, char **argv)
         RG_TEST(test_the_second_opens_what_the_first_made),
         RG_TEST(test_another_in_its_place),
         RG_TEST(test_a_file_whose_memory_is_not_its_own_is_replaced),
+        RG_TEST(test_who_cannot_attach_one_leaves_it_there),
+        RG_TEST(test_one_that_was_removed_leaves_no_memory),
         RG_TEST(test_what_is_refused),
         RG_TEST(test_what_is_left_of_other_caches_is_swept),
         RG_TEST(test_memory_that_no_file_names_is_swept),
