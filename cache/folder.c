@@ -15,6 +15,7 @@ struct walk {
     rg_cache_entry_fn *each;
     void *context;
     bool verify;
+    bool is_open; /* the segment: its last records may be on their way to it */
     struct rg_cache_folder_totals totals;
     struct rg_cache_files files;
     uint8_t *record;       /* memory for a whole one */
@@ -76,6 +77,9 @@ static int record_walk(struct walk *walk, const char *name, int fd,
         .bytes_all = walk->files.size,
     };
     entry.error = record_read(walk, fd, content, &entry);
+    if (entry.error < 0 && walk->is_open) {
+        return 0;
+    }
     walk->totals.records++;
     walk->totals.damaged_records += entry.error < 0;
     bool wanted = walk->each != NULL && (walk->verify || entry.error == 0);
@@ -95,6 +99,7 @@ static int segment_walk(struct walk *walk, const struct rg_cache_file *file)
     rg_cache_name_write(&file->nonce, file->is_open, name);
     int rc = rg_cache_file_contents(fd, &file->nonce, &contents, &count);
     walk->totals.segments++;
+    walk->is_open = file->is_open;
     for (uint32_t i = 0; rc == 0 && i < count; i++) {
         rc = rg_cache_content_is_note(&contents[i]) ? 0 : record_walk(walk, name, fd, &contents[i]);
     }

@@ -30,9 +30,9 @@ typedef int rg_cache_entry_fn(void *context, const struct rg_cache_entry *entry)
 /* Each record of the folder, by its header. 0, what `each` returned, or a negative errno. */
 int rg_cache_list(const char *folder, rg_cache_entry_fn *each, void *context,
                   struct rg_cache_folder_totals *out_totals);
-/* Reads everything and checks it; `each` (may be NULL) gets all records, with what is wrong. With
- * `remove` segments that have damaged ones are removed. 0, what `each` returned, or a negative
- * errno. */
+/* Reads everything and checks it; `each` (may be NULL) gets all records, with what is wrong. In a
+ * segment that is not sealed, what is wrong is on its way there, and left out. With `remove`
+ * segments that have damaged ones are removed. 0, what `each` returned, or a negative errno. */
 int rg_cache_verify(const char *folder, bool remove, rg_cache_entry_fn *each, void *context,
                     struct rg_cache_folder_totals *out_totals);
 /* Removes the segments that were used the longest time ago until at most size_max bytes are left,

@@ -98,8 +98,40 @@ static void test_list_verify_prune(void)
     cache_case_close(&c);
 }
 
+/* Whoever writes it has written no more than the beginning of some records yet. */
+static void test_what_is_being_written_is_not_damaged(void)
+{
+    struct cache_case c;
+    struct rg_cache_folder_totals totals;
+    struct rg_cache_files files = {.count = 0};
+    char sealed[RG_CACHE_NAME_SIZE], open_name[RG_CACHE_NAME_SIZE];
+    struct walk walk = {0};
+    cache_case_open(&c);
+    fill(&c, 0, 20);
+    damage(&c, RG_CACHE_HEAD_SIZE + 10000);
+    int folder = open(c.folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    RG_CHECK_EQ(rg_cache_files_list(folder, &files), 0);
+    RG_CHECK_EQ(files.count, 1);
+    rg_cache_name_write(&files.files[0].nonce, false, sealed);
+    rg_cache_name_write(&files.files[0].nonce, true, open_name);
+    RG_CHECK_EQ(renameat(folder, sealed, folder, open_name), 0);
+    RG_CHECK_EQ(rg_cache_verify(c.folder, true, entry_damaged, &walk, &totals), 0);
+    RG_CHECK_EQ(walk.damaged, 0);
+    RG_CHECK_EQ(totals.damaged_records, 0);
+    RG_CHECK_EQ(totals.records, 19);
+    RG_CHECK_EQ(renameat(folder, open_name, folder, sealed), 0);
+    RG_CHECK_EQ(rg_cache_verify(c.folder, false, NULL, NULL, &totals), 0);
+    RG_CHECK_EQ(totals.damaged_records, 1);
+    rg_cache_files_fini(&files);
+    close(folder);
+    cache_case_close(&c);
+}
+
 int main(int argc, char **argv)
 {
-    static const struct rg_test tests[] = {RG_TEST(test_list_verify_prune)};
+    static const struct rg_test tests[] = {
+        RG_TEST(test_list_verify_prune),
+        RG_TEST(test_what_is_being_written_is_not_damaged),
+    };
     return rg_test_main(argc, argv, tests, RG_ARRAY_LEN(tests));
 }
