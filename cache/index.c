@@ -12,13 +12,14 @@
 #include <string.h>
 #include <unistd.h>
 
-/* 256 KiB of slots. */
-#define LINES_INITIAL 128
+/* 2 MiB of slots, for 100,000 keys: no more memory than a batch of records on its way has. */
+#define LINES_INITIAL 1024
 /* Fuller than this, and keys begin to find no place in their line. */
 #define LOAD_MAX_PERCENT 78
-/* One in so many lines that something was put into is counted, and after so many slots the load is
- * known. */
-#define SAMPLED_PART 8
+/* One in so many lines that something was put into is counted. The load is known after a part of
+ * all slots, which is less than what the table grows by, or after that many. */
+#define SAMPLED_INSERTS 64
+#define SAMPLED_PART 16
 #define SAMPLED_MIN 4096
 #define SAMPLED_MAX 32768
 /* Number 0 is no segment's: its lock is that of the table. */
@@ -57,11 +58,16 @@ static uint64_t mix(uint64_t value)
     return value ^ (value >> 31);
 }
 
+/* One multiplication, whose halves are folded: it is computed for many slots at each entry. The
+ * numbers are any. */
 static uint64_t slot_check(uint64_t hash, uint64_t word, const struct rg_cache_nonce *nonce)
 {
     uint64_t salt[2];
     memcpy(salt, nonce, sizeof(salt));
-    return mix(hash ^ mix(word >> CHECK_BITS ^ salt[0]) ^ salt[1]) >> (64 - CHECK_BITS);
+    salt[0] ^= UINT64_C(0xbf58476d1ce4e5b9);
+    salt[1] ^= UINT64_C(0x94d049bb133111eb);
+    __uint128_t product = (__uint128_t)(hash ^ salt[0]) * (word >> CHECK_BITS ^ salt[1]);
+    return ((uint64_t)product ^ (uint64_t)(product >> 64)) >> (64 - CHECK_BITS);
 }
 
 static struct slot slot_make(uint32_t number, const struct rg_cache_content *content,
@@ -282,12 +288,17 @@ static void line_sample(struct rg_cache_index *index, const struct rg_cache_slot
     index->sampled += RG_CACHE_LINE_SLOTS;
 }
 
+void rg_cache_index_prefetch(const struct rg_cache_index *index, uint64_t hash)
+{
+    __builtin_prefetch(slot_at(line_of(&index->file.memory, hash), hash, 0), 1);
+}
+
 void rg_cache_index_insert(struct rg_cache_index *index, uint32_t number,
                            const struct rg_cache_content *content)
 {
     struct slot slot = slot_make(number, content, &index->table[number].nonce);
     slot_store(slot_choose(index, slot.hash), &slot);
-    if (index->inserted++ % SAMPLED_PART == 0) {
+    if (index->inserted++ % SAMPLED_INSERTS == 0) {
         line_sample(index, line_of(&index->file.memory, slot.hash));
     }
 }
@@ -315,12 +326,6 @@ static void table_load(struct rg_cache_index *index)
         }
     }
     index->numbers = numbers;
-}
-
-static void index_load(struct rg_cache_index *index)
-{
-    memset(index->table, 0, sizeof(*index->table) * (RG_CACHE_SEGMENTS_MAX + 1));
-    table_load(index);
 }
 
 int rg_cache_index_open(struct rg_cache_index **out_index, const char *share, uint64_t folder_id,
@@ -357,7 +362,7 @@ int rg_cache_index_open(struct rg_cache_index **out_index, const char *share, ui
     }
     rg_cache_index_file_sweep(&index->file);
     pthread_rwlock_init(&index->lock, NULL);
-    index_load(index);
+    table_load(index);
     *out_index = index;
     return 0;
 }
@@ -518,10 +523,9 @@ bool rg_cache_index_refresh(struct rg_cache_index *index)
     if (other) {
         rg_cache_index_file_close(&index->file);
         index->file = file;
-        index_load(index);
-    } else {
-        table_load(index);
+        memset(index->table, 0, sizeof(*index->table) * (RG_CACHE_SEGMENTS_MAX + 1));
     }
+    table_load(index);
     pthread_rwlock_unlock(&index->lock);
     return other;
 }
@@ -548,7 +552,7 @@ static int index_enlarge(struct rg_cache_index *index, uint64_t lines,
                          struct rg_cache_index_file *out_made)
 {
     uint64_t clock = rg_cache_index_tick(index, 0);
-    size_t size = sizeof(*index->table) * (RG_CACHE_SEGMENTS_MAX + 1);
+    size_t size = sizeof(*index->table) * index->numbers;
     int rc = rg_cache_index_file_make(&index->file, lines, out_made);
     if (rc < 0) {
         return rc;
@@ -578,7 +582,7 @@ static void index_replace(struct rg_cache_index *index)
 void rg_cache_index_grow(struct rg_cache_index *index)
 {
     uint64_t slots = index->file.memory.lines * RG_CACHE_LINE_SLOTS;
-    if (index->sampled < RG_MIN(slots / 4, (uint64_t)SAMPLED_MAX)) {
+    if (index->sampled < RG_MIN(slots / SAMPLED_PART, (uint64_t)SAMPLED_MAX)) {
         return;
     }
     index->load_percent = 100 * index->sampled_used / index->sampled;

@@ -42,6 +42,8 @@ void rg_cache_index_forget(struct rg_cache_index *index, uint64_t hash);
 /* Bytes of a segment's records that this process has forgotten. */
 uint64_t rg_cache_index_forgotten(const struct rg_cache_index *index, uint32_t number);
 
+/* Of something that is to be put in soon: its slot is far away in memory. */
+void rg_cache_index_prefetch(const struct rg_cache_index *index, uint64_t hash);
 /* Puts in one record, or a note, of a segment with a number. */
 void rg_cache_index_insert(struct rg_cache_index *index, uint32_t number,
                            const struct rg_cache_content *content);

@@ -15,7 +15,7 @@
 #include "cache/index_memory.h"
 
 /* Of the layout: with it, the name of the file changes. */
-#define RG_CACHE_INDEX_VERSION 3
+#define RG_CACHE_INDEX_VERSION 4
 #define RG_CACHE_INDEX_HEADER_SIZE RG_KIB(4)
 
 /* A number has 16 bits; 0 is none. */
