@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """What it costs that ranks of one host load the same, each alone and together (process_group=), in turns.
 
-Rows: ringest.checkpoint.load, ringest.safetensors.load_file, and dcp.load of replicated tensors into memory that is there,
-over TLS, from `ringest emulate` on the same machine, by 2, 4 and 8 ranks. For each: the seconds until all ranks have the
-tensors, the CPU seconds of all ranks, and the bytes that they have received for each that is needed; medians of the rounds.
+Rows: ringest.checkpoint.load, ringest.safetensors.load_file, get_tensor of a file that safe_open has open, and dcp.load of
+replicated tensors into memory that is there, over TLS, from `ringest emulate` on the same machine, by 2, 4 and 8 ranks. For
+each: the seconds from when all may begin until all ranks have the tensors, the CPU seconds of all ranks, and the bytes that
+they have received for each that is needed; medians of the rounds. For less than a MiB, --kilobytes.
 
 --conn-mbps and --latency-ms are those of the emulator, for a service that is far away."""
 
@@ -19,21 +20,33 @@ import time
 
 import common
 
-ROWS = ("checkpoint", "safetensors", "dcp")
-NAMES = {"checkpoint": "checkpoint.load", "safetensors": "safetensors.load_file", "dcp": "dcp.load"}
+ROWS = ("checkpoint", "safetensors", "get_tensor", "dcp")
+NAMES = {
+    "checkpoint": "checkpoint.load",
+    "safetensors": "safetensors.load_file",
+    "get_tensor": "safe_open.get_tensor",
+    "dcp": "dcp.load",
+}
 TENSOR_BYTES = 4 << 20
+# Rounds that are not counted: ranks get to know each other.
+WARM = 4
+# How long before a round all ranks know when it begins.
+AHEAD_S = 0.005
 ARCHIVE, FILE, FOLDER = "gs://models/model.pt", "gs://models/model.safetensors", "gs://models/dcp"
+# With more in it than its header's request brings along.
+OPEN_FILE, REST_BYTES = "gs://models/open.safetensors", 4 << 20
 
 
-def make(megabytes):
+def make(size):
     import torch
 
     torch.manual_seed(1)
-    count = max(1, (megabytes << 20) // TENSOR_BYTES)
-    return {f"layer.{i}.weight": torch.randn(TENSOR_BYTES // 4) for i in range(count)}
+    count = max(1, size // TENSOR_BYTES)
+    return {f"layer.{i}.weight": torch.randn(size // count // 4) for i in range(count)}
 
 
 def save(arguments, place, state):
+    import torch
     import torch.distributed.checkpoint as dcp
 
     import ringest
@@ -45,6 +58,9 @@ def save(arguments, place, state):
             checkpoint.save(state, ARCHIVE, client=client)
         if "safetensors" in arguments.row:
             safetensors.save_file(state, FILE, client=client)
+        if "get_tensor" in arguments.row:
+            rest = torch.zeros(REST_BYTES, dtype=torch.uint8)
+            safetensors.save_file({**state, "rest": rest}, OPEN_FILE, client=client)
         if "dcp" in arguments.row:
             dcp.save(state, storage_writer=StorageWriter(FOLDER, client=client), no_dist=True)
 
@@ -69,6 +85,37 @@ def spent():
     return usage.ru_utime + usage.ru_stime
 
 
+def begin_at(dist):
+    """Waits for a moment that all ranks know; the clock is that of the machine."""
+    import torch
+
+    moment = torch.tensor(time.monotonic() + AHEAD_S, dtype=torch.float64)
+    dist.all_reduce(moment, op=dist.ReduceOp.MAX)
+    time.sleep(max(0.0, float(moment) - time.monotonic()))
+    return float(moment)
+
+
+class Round:
+    """One way to load, again and again."""
+
+    def __init__(self, row, client, group, target):
+        from ringest import safetensors
+
+        self.row, self.client, self.group, self.target = row, client, group, target
+        self.file = None
+        if row == "get_tensor":
+            self.file = safetensors.safe_open(OPEN_FILE, client=client, process_group=group)
+
+    def load(self):
+        if self.file is not None:
+            return [self.file.get_tensor(name) for name in self.file.offset_keys() if name != "rest"]
+        return loads(self.row, self.client, self.group, self.target)
+
+    def close(self):
+        if self.file is not None:
+            self.file.close()
+
+
 def rank(arguments, place, row, number, count, folder, pipe):
     """Sends (seconds, CPU seconds, bytes received) of each load: alone and together, in turns."""
     import torch
@@ -79,22 +126,24 @@ def rank(arguments, place, row, number, count, folder, pipe):
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=number, world_size=count)
-    target = make(arguments.megabytes) if row == "dcp" else {}
+    target = make(arguments.size) if row == "dcp" else {}
     found = {"alone": [], "together": []}
     with ringest.Client(*place, hedging=False) as client:
-        for _ in range(arguments.repeats + 1):
-            for name, group in (("alone", None), ("together", dist.group.WORLD)):
-                dist.barrier()
-                received, cpu, started = client.stats()["recv_bytes"], spent(), time.monotonic()
-                state = loads(row, client, group, target)
+        rounds = {"alone": Round(row, client, None, target), "together": Round(row, client, dist.group.WORLD, target)}
+        for _ in range(arguments.repeats + WARM):
+            for name, each in rounds.items():
+                started = begin_at(dist)
+                received, cpu = client.stats()["recv_bytes"], spent()
+                state = each.load()
                 seconds = time.monotonic() - started
                 # So that the next one finds the same.
                 del state
                 found[name].append((seconds, spent() - cpu, client.stats()["recv_bytes"] - received))
+        for each in rounds.values():
+            each.close()
         dist.barrier()
     dist.destroy_process_group()
-    # The first one opens connections.
-    pipe.send({name: each[1:] for name, each in found.items()})
+    pipe.send({name: each[WARM:] for name, each in found.items()})
 
 
 def measured(arguments, place, row, count):
@@ -131,12 +180,14 @@ def main():
     parser.add_argument("--row", choices=ROWS, action="append", help="only these rows")
     parser.add_argument("--ranks", type=int, action="append", help="only so many; again for more")
     parser.add_argument("--megabytes", type=int, default=320, help="of the tensors")
+    parser.add_argument("--kilobytes", type=int, help="the same, of one tensor")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--conn-mbps", help="as of ringest emulate")
     parser.add_argument("--latency-ms", help="as of ringest emulate")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     arguments.row = arguments.row or list(ROWS)
+    arguments.size = arguments.kilobytes << 10 if arguments.kilobytes else arguments.megabytes << 20
     if arguments.package:
         sys.path.insert(0, arguments.package)
     # Once, for all ranks.
@@ -152,7 +203,7 @@ def main():
     with common.Emulator(arguments.program, *options, core=None) as emulator:
         place = emulator.endpoint, emulator.ca
         # A child: this process forks, and must have no client.
-        saving = fork.Process(target=save, args=(arguments, place, make(arguments.megabytes)))
+        saving = fork.Process(target=save, args=(arguments, place, make(arguments.size)))
         saving.start()
         saving.join()
         if saving.exitcode:
@@ -165,7 +216,7 @@ def main():
                     continue
                 text = f"{NAMES[row]:24}{count:5}"
                 for seconds, cpu, received in found.values():
-                    text += f"{seconds:12.2f} s{cpu:9.2f} s{received / (arguments.megabytes << 20):8.3f}"
+                    text += f"{seconds * 1000:11.2f} ms{cpu * 1000:8.2f} ms{received / arguments.size:8.3f}"
                 print(text, flush=True)
 
 

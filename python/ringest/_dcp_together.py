@@ -15,6 +15,7 @@ import torch
 
 from ringest import _core
 from ringest._dcp_ranges import File, Range
+from ringest._exchange import number_of
 from ringest._together import Piece, Team, Want, piece_bytes
 
 # Reads ranges of one object, given as (offset, size, address) each; gives their generation and CRC32Cs.
@@ -153,9 +154,17 @@ def read_together(team: Team, files: dict[str, File], read_ranges: ReadRanges, t
     return [file for uri, file in files.items() if uri not in common]
 
 
+def _generations(files: dict[str, File]) -> dict[str, int]:
+    return {uri: file.generation for uri, file in sorted(files.items()) if file.generation}
+
+
+def generations_number(files: dict[str, File]) -> int:
+    """The same where the same generations of the same objects were read."""
+    return number_of(repr(_generations(files)))
+
+
 def same_generations(team: Team, files: dict[str, File]) -> bool:
     """Whether all ranks have read the same generation of each object."""
-    mine = {uri: file.generation for uri, file in files.items() if file.generation}
     seen: dict[str, int] = {}
-    told = set(team.gather_bytes(json.dumps(mine).encode()))
+    told = set(team.gather_bytes(json.dumps(_generations(files)).encode()))
     return all(seen.setdefault(uri, each) == each for one in told for uri, each in json.loads(one).items())

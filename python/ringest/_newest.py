@@ -9,7 +9,7 @@ from ringest._errors import NotFoundError
 
 if TYPE_CHECKING:
     from ringest import _core
-    from ringest._together_object import TogetherObject
+    from ringest._together_object import OwnObject, TogetherObject
 
 T = TypeVar("T")
 
@@ -17,7 +17,9 @@ T = TypeVar("T")
 REPLACED_MAX = 3
 
 
-def read(client: _core.Client | TogetherObject, uri: str, generation: int, take: Callable[[dict[str, Any]], T]) -> T:
+def read(
+    client: _core.Client | OwnObject | TogetherObject, uri: str, generation: int, take: Callable[[dict[str, Any]], T]
+) -> T:
     """What `take` makes of an object's facts, by which it reads just that generation. Where the newest one is wanted
     (0) and was replaced meanwhile, that of the one which is the newest then."""
     facts = client.stat(uri, generation=generation)

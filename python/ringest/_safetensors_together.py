@@ -1,10 +1,10 @@
 """A file that all ranks of a process group have open: what safetensors.safe_open reads by where it has a group.
 
-A Gathering is made by all ranks at once, and every read is a call of all of them. A call has an exchange in which each
+A Gathering is made by all ranks at once, and every read is a call of all of them. A call has a meeting at which each
 rank says whether it reads or goes, and how much it wants; so who reads learns that another rank has closed the file, or
 has left its `with` by an exception. What fails within a call fails for all, and the file stays open.
 
-Each exchange takes longer than a small read. So a rank that wants little has read it by itself before the exchange, and if
+An exchange may take longer than a small read. So a rank that wants little has read it by itself before the meeting, and if
 all want little, or what all want is the same and not much, there is no more of it than that takes."""
 
 from __future__ import annotations
@@ -21,15 +21,17 @@ from ringest import _core
 from ringest._dcp_ranges import File, Range
 from ringest._dcp_together import read_together
 from ringest._errors import GroupError
-from ringest._together import GIVEN_BYTES, number_of
+from ringest._exchange import number_of
+from ringest._together import GIVEN_BYTES
+from ringest._together_object import OwnObject, TogetherObject
 
 if TYPE_CHECKING:
-    from ringest._together import Team
+    from ringest._together import Team, Told
+    from ringest.client import Client
+    from ringest.safetensors import _File as OpenFile
 
 # What a rank that reads by itself reads at a time at least, bytes.
 ALONE_SIZE = 64 << 20
-# Up to so much of a call each rank reads by itself, even what others want, too.
-SMALL_BYTES = 64 << 10
 # In place of a size: what the rank wants, or has read, could not be had.
 _FAILED_SIZE = -1
 
@@ -39,9 +41,10 @@ Want = Callable[[File], Callable[[], Result]]
 
 
 class _Says(enum.IntEnum):
-    READS = 0
-    CLOSES = 1
-    FAILED = 2
+    """What a rank does in place of reading."""
+
+    CLOSES = 0
+    FAILED = 1
 
 
 class _State(enum.Enum):
@@ -54,13 +57,15 @@ class _State(enum.Enum):
 class Gathering:
     """Invariant: while it is OPEN, all ranks are, and have made as many calls, or are about to."""
 
-    def __init__(self, team: Team, client: _core.Client, uri: str, generation: int, content: memoryview | None):
-        """content: all of the file, where it has come already."""
+    def __init__(self, team: Team, file: OpenFile, alone_max: int):
+        """alone_max: up to so many bytes of a call each rank reads by itself, even what others want, too."""
+        assert not isinstance(file.client, OwnObject | TogetherObject)
         self._team = team
-        self._client = client
-        self._uri = uri
-        self._generation = generation
-        self._content = content
+        self._client: Client = file.client
+        self._uri = file.uri
+        self._generation = file.generation
+        self._content = file.content
+        self._alone_max = alone_max
         self._state = _State.OPEN
         self._why = ""  # nobody reads any more
 
@@ -80,30 +85,32 @@ class Gathering:
                 end = want(file)
                 file.ranges = [each for each in file.ranges if each.size]
                 size = sum(each.size for each in file.ranges)
-                is_done = self._content is not None or size <= SMALL_BYTES
+                is_done = self._content is not None or size <= self._alone_max
                 if is_done:
                     self._read_here(file)
                     result = end()
             except Exception as error:
                 failure, size = error, _FAILED_SIZE
-            told = self._begin(0 if is_done and failure is None else size, file)
-            if any(each == _FAILED_SIZE for each, _ in told):
+            sizes, same = self._begin(0 if is_done and failure is None else size, file)
+            if sizes.least == _FAILED_SIZE:
                 self._team.meet(failure)
-            if all(each == 0 for each, _ in told):
+            if sizes.is_all(0):
                 return cast(Result, result)
-            return self._read_more(file, end, is_done, result, told)
+            return self._read_more(file, end, is_done, result, sizes.most <= GIVEN_BYTES and same)
         except BaseException as error:
             is_open = self._state is _State.OPEN
             if is_open and (self._team.is_lost or not isinstance(error, Exception)):
                 self._leave(
                     _State.LOST, str(error) or f"{self._uri}: a call that reads it was interrupted; open it again"
                 )
+                self._team.abandon()
             raise
 
-    def _read_more(self, file: File, end: Any, is_done: bool, result: Any, told: list[tuple[int, int]]) -> Any:
-        """What is more than each rank reads by itself. is_done: this rank has its own."""
+    def _read_more(self, file: File, end: Any, is_done: bool, result: Any, is_given: bool) -> Any:
+        """What is more than each rank reads by itself. is_done: this rank has its own. is_given: all want the same, and not
+        much."""
         with self._team:
-            if told[0][0] <= GIVEN_BYTES and len(set(told)) == 1:
+            if is_given:
                 self._read_given(file)
             else:
                 # Who has its own takes part, because others read together.
@@ -116,31 +123,32 @@ class Gathering:
         self._change(_State.CLOSED)
         if is_open:
             try:
-                self._team.gather(_Says.FAILED if has_failed else _Says.CLOSES, 0, 0)
+                said = _Says.FAILED if has_failed else _Says.CLOSES
+                self._team.tell(len(_Says) * self._team.rank + said)
             except GroupError:
                 pass  # this rank has what it wanted
 
     def abandon(self) -> None:
         """As close, of a rank that is interrupted: the others find that it is gone."""
         self._change(_State.CLOSED)
+        self._team.abandon()
 
     def _leave(self, state: _State, why: str) -> None:
         self._change(state)
         self._why = why
 
-    def _begin(self, size: int, file: File) -> list[tuple[int, int]]:
-        """size: of what this rank still wants, or _FAILED_SIZE. The same of all ranks, each with what tells whether they
-        want the same."""
+    def _begin(self, size: int, file: File) -> tuple[Told, bool]:
+        """size: of what this rank still wants, or _FAILED_SIZE. Those of all ranks, and whether they want the same."""
         what = number_of(repr([(each.offset, each.size) for each in file.ranges])) if size > 0 else 0
-        told = self._team.gather(_Says.READS, size, what)
-        gone = [(rank, said) for rank, (said, _, _) in enumerate(told) if said != _Says.READS]
-        if gone:
-            rank, said = gone[0]
-            how = "has failed, and tells itself of what" if said == _Says.FAILED else "has closed it"
+        ranks = self._team.size
+        said, sizes, same = self._team.tell(len(_Says) * ranks, size, what)
+        if not said.is_all(len(_Says) * ranks):
+            rank, how = divmod(said.least, len(_Says))
+            text = "has failed, and tells itself of what" if how == _Says.FAILED else "has closed it"
             advice = "Every rank makes the same number of reads, and closes the file after the last"
-            self._leave(_State.LEFT, f"{self._uri}: rank {rank} {how}, while rank {self._team.rank} reads. {advice}")
+            self._leave(_State.LEFT, f"{self._uri}: rank {rank} {text}, while rank {self._team.rank} reads. {advice}")
             raise GroupError(self._why)
-        return [(size, what) for _, size, what in told]
+        return sizes, same.is_same()
 
     def _read_here(self, file: File) -> None:
         """Without others."""
@@ -156,17 +164,14 @@ class Gathering:
     def _read_given(self, file: File) -> None:
         """What all ranks want: one reads it, and gives it to the others."""
 
-        def read() -> bytearray:
-            came = bytearray(sum(each.size for each in file.ranges))
-            view, at = memoryview(came), 0
-            wanted = []
+        def read(memory: memoryview) -> None:
+            wanted, at = [], 0
             for each in file.ranges:
-                wanted.append((each.offset, view[at : at + each.size]))
+                wanted.append((each.offset, memory[at : at + each.size]))
                 at += each.size
             self._client.get_into(self._uri, wanted, generation=self._generation)
-            return came
 
-        came, at = memoryview(self._team.once_checked(read)), 0
+        came, at = self._team.once_checked(sum(each.size for each in file.ranges), read), 0
         for each in file.ranges:
             memory = each.memory()
             _bytes_of(memory)[:] = came[at : at + each.size]

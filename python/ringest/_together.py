@@ -14,7 +14,6 @@ from __future__ import annotations
 import collections
 import concurrent.futures
 import ctypes
-import hashlib
 import json
 import mmap
 import os
@@ -28,7 +27,9 @@ import torch.distributed as dist
 
 from ringest import _core, _job
 from ringest._errors import GroupError, checksum_error, error_tell, error_told
+from ringest._exchange import exchange_of, number_of
 from ringest._log import logger
+from ringest._numbers import BYTES_MAX, whole
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -43,9 +44,15 @@ NEAR_S = 0.005
 # Of a piece: not so small that a request costs more than its bytes, and not so large that owners wait for one.
 PIECE_BYTES_MIN = 2 << 20
 PIECE_BYTES_MAX = 8 << 20
+# How many numbers ranks tell each other at a meeting, at most.
+NUMBERS = 3
 # Up to so much that all ranks want is read by one of them and sent to the others: memory that they share has to be agreed
 # upon, which takes longer.
 GIVEN_BYTES = 1 << 20
+# Up to so much each rank reads by itself where not all are near, unless it is told otherwise: an exchange takes longer.
+ALONE_BYTES = 64 << 10
+# Of a rank that may have read by itself what it wants; what it says of that at the meeting that follows.
+OWN_FAILED, OWN_HAS, OWN_WANTS = range(3)
 # For madvise(2): makes all pages of a range at once, which costs half of what it does one by one as they are touched.
 # Older kernels refuse, and make pages as they are touched.
 _POPULATE_READ, _POPULATE_WRITE = 22, 23
@@ -70,6 +77,19 @@ class Piece(NamedTuple):
     wanted_by: frozenset[int]  # ranks
 
 
+class Told(NamedTuple):
+    """What the ranks have told of one number."""
+
+    least: int
+    most: int
+
+    def is_same(self) -> bool:
+        return self.least == self.most
+
+    def is_all(self, number: int) -> bool:
+        return self == (number, number)
+
+
 class Want(NamedTuple):
     """A piece, and the address that its bytes are to be read to."""
 
@@ -87,6 +107,16 @@ Take = Callable[[Piece, int, int, int], None]
 def piece_bytes(ranks: int) -> int:
     """So that each of them has a part in a round."""
     return min(max(SET_BYTES // ranks, PIECE_BYTES_MIN), PIECE_BYTES_MAX, SET_BYTES)
+
+
+def alone_checked(alone_max: Any) -> int | None:
+    """What is given as alone_max; None: what is best."""
+    return None if alone_max is None else whole(alone_max, "alone_max", 0, BYTES_MAX)
+
+
+def alone_bytes(alone_max: int | None) -> int:
+    """Up to so many bytes each rank reads by itself."""
+    return ALONE_BYTES if alone_max is None else alone_max
 
 
 def copy_to_new(target: int, source: int, size: int) -> None:
@@ -109,8 +139,9 @@ class Team:
         self.rank = dist.get_rank(group)
         self.size = dist.get_world_size(group) if self.rank >= 0 else 0
         self._group = group
-        self._what = what
+        self.what = what
         self._told: BaseException | None = None  # what all ranks know of
+        self._has_ended = False  # all ranks know that all have what they asked for
         self.is_lost = False  # a rank is gone, and others cannot be told
         self.answered_us = 0  # how long this rank waited for the last that it read; 0: it has read nothing
         if self.rank < 0:
@@ -120,36 +151,53 @@ class Team:
                 f"{what}: process_group has no backend for the CPU's memory: give one that has, as of "
                 'torch.distributed.new_group(backend="gloo")'
             )
+        self._exchange = exchange_of(group)
 
     def __enter__(self) -> Team:
+        self._has_ended = False
         return self
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         # Who is interrupted does not wait for the others: they find that it is gone.
-        if error is None or (error is not self._told and isinstance(error, Exception)):
+        if error is None:
+            if not self._has_ended:
+                self.meet()
+        elif not isinstance(error, Exception):
+            self.abandon()
+        elif error is not self._told:
             self.meet(error)
 
+    def end(self) -> None:
+        """There is no meeting at the end: what all ranks have told each other says that all have what they asked for."""
+        self._has_ended = True
+
+    def abandon(self) -> None:
+        """Of a rank that is interrupted. Nothing can be loaded with this group any more."""
+        self._exchange.close()
+
     def _together(self, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-        """A collective, or a message."""
+        """An exchange, or a message."""
         try:
-            return function(*arguments, group=self._group, **options)
-        except RuntimeError as error:
+            return function(*arguments, **options)
+        except (RuntimeError, OSError, EOFError) as error:
             raise self._lost(error) from error
 
-    def _lost(self, error: RuntimeError) -> GroupError:
+    def _lost(self, error: Exception) -> GroupError:
         """Nobody can be told any more."""
         self.is_lost = True
         self._told = GroupError(
-            f"{self._what}: another rank of the process group was lost, or has not come in time: {error}. Begin the job "
+            f"{self.what}: another rank of the process group was lost, or has not come in time: {error}. Begin the job "
             "again, or load without process_group"
         )
         return self._told
 
+    def is_near(self) -> bool:
+        """All ranks are of one host, and an exchange takes little time. All of them know."""
+        return self._exchange.is_near()
+
     def gather(self, *numbers: int) -> list[list[int]]:
         """Those of all ranks. Between the last meeting and this, nothing may fail."""
-        all_numbers = [torch.empty(len(numbers), dtype=torch.int64, device="cpu") for _ in range(self.size)]
-        self._together(dist.all_gather, all_numbers, torch.tensor(numbers, device="cpu"))
-        return [each.tolist() for each in all_numbers]
+        return self._together(self._exchange.gather, numbers)
 
     def gather_bytes(self, data: bytes) -> list[bytes]:
         """Those of all ranks."""
@@ -157,75 +205,65 @@ class Team:
         sizes = [size for (size,) in self.gather(len(data))]
         if not any(sizes):
             return [b""] * self.size
-        padded = torch.zeros(max(sizes), dtype=torch.uint8, device="cpu")
-        if data:
-            padded[: len(data)] = torch.frombuffer(bytearray(data), dtype=torch.uint8)
-        all_bytes = [torch.empty_like(padded) for _ in range(self.size)]
-        self._together(dist.all_gather, all_bytes, padded)
-        return [each[:size].numpy().tobytes() for each, size in zip(all_bytes, sizes)]
+        return self._together(self._exchange.gather_bytes, data, sizes)
 
     def meet(self, error: BaseException | None = None) -> None:
         """Waits for all ranks. If one of them comes with an error, all raise that of the first of them."""
         self._meet(error)
 
-    def _meet(self, error: BaseException | None = None, numbers: tuple[int, int] = (0, 0)) -> tuple[int, int]:
-        """The same; gives the smallest that any rank has of each number. All meetings are alike, because one of a rank
-        that has failed may be any of those of the others."""
-        smallest = torch.tensor([self.size if error is None else self.rank, *numbers], device="cpu")
-        self._together(dist.all_reduce, smallest, op=dist.ReduceOp.MIN)
-        first, *found = smallest.tolist()
+    def tell(self, *numbers: int) -> list[Told]:
+        """A meeting, at which each rank has as many numbers, at most NUMBERS."""
+        return self._meet(None, numbers)[: len(numbers)]
+
+    def _meet(self, error: BaseException | None = None, numbers: tuple[int, ...] = ()) -> list[Told]:
+        """The same. All meetings are alike, because one of a rank that has failed may be any of those of the others."""
+        padded = (*numbers, *[0] * (NUMBERS - len(numbers)))
+        mine = [self.size if error is None else self.rank, *padded, *(-each for each in padded)]
+        first, *found = self._together(self._exchange.smallest, mine)
         if first == self.size:
-            return found[0], found[1]
+            return [Told(low, -high) for low, high in zip(found[:NUMBERS], found[NUMBERS:], strict=True)]
         told = b"" if error is None else json.dumps(error_tell(error), default=str).encode()
-        told = self.give(told, first)
+        (length,) = self.gather(len(told))[first]
+        given = self._give(bytearray(told), length, first)
         if error is not None and (first == self.rank or not isinstance(error, Exception)):
             self._told = error
         else:
-            self._told = _error_of(json.loads(told), first)
+            self._told = _error_of(json.loads(given), first)
         if self._told is error:
             raise error
         raise self._told from error
 
-    def give(self, data: bytes, source: int) -> bytes:
-        """Those of that rank."""
-        size = torch.tensor(len(data), device="cpu")
-        self._together(dist.broadcast, size, group_src=source)
-        return self._give(data, int(size), source)
+    def _give(self, data: bytearray, size: int, source: int) -> bytearray:
+        """Those of that rank. All know how many they are."""
+        return self._together(self._exchange.give, data, size, source)
 
-    def _give(self, data: bytes, size: int, source: int) -> bytes:
-        """All know how many they are."""
-        if source == self.rank:
-            memory = torch.empty(0, dtype=torch.uint8, device="cpu")
-            if data:
-                memory = torch.frombuffer(bytearray(data), dtype=torch.uint8)
-        else:
-            memory = torch.empty(size, dtype=torch.uint8, device="cpu")
-        if len(memory):
-            self._together(dist.broadcast, memory, group_src=source)
-        return memory.numpy().tobytes()
-
-    def once(self, make: Callable[[], bytes]) -> bytes:
-        """What it gives the first rank."""
-        made, error = b"", None
+    def once(self, make: Callable[[], bytearray], *alike: Any) -> bytearray:
+        """What it gives the first rank. alike: as for agree."""
+        made, failure = bytearray(), None
         if self.rank == 0:
             try:
                 made = self._timed(make)
-            except Exception as failure:
-                error = failure
-        smallest, _ = self._meet(error, (-len(made), 0))
-        return self._give(made, -smallest, 0)
+            except Exception as error:
+                failure = error
+        (sizes,) = self.agree(*alike, numbers=(len(made) if failure is None else -1,))
+        if sizes.least < 0:
+            self.meet(failure)
+        return self._give(made, sizes.most, 0)
 
-    def once_checked(self, read: Callable[[], bytes | bytearray]) -> bytes:
-        """The same, of bytes of an object. They are compared with the CRC32C that the first rank found."""
+    def once_checked(self, size: int, read: Callable[[memoryview], None]) -> memoryview:
+        """The same, of bytes of an object, which are read into memory that is there. They are compared with the CRC32C that
+        the first rank found."""
 
-        def make() -> bytes:
-            came = read()
-            return _CRC.pack(_core.crc32c(came)) + came
+        def make() -> bytearray:
+            came = bytearray(_CRC.size + size)
+            read(memoryview(came)[_CRC.size :])
+            _CRC.pack_into(came, 0, _core.crc32c(memoryview(came)[_CRC.size :]))
+            return came
 
         came = self.once(make)
-        (crc32c,), data = _CRC.unpack_from(came), came[_CRC.size :]
-        if _core.crc32c(data) != crc32c:
-            raise checksum_error(self._what, f"{len(data)} bytes came from rank 0 other than it had read them")
+        (crc32c,), data = _CRC.unpack_from(came), memoryview(came)[_CRC.size :]
+        if self.rank and _core.crc32c(data) != crc32c:
+            raise checksum_error(self.what, f"{len(data)} bytes came from rank 0 other than it had read them")
         return data
 
     def _timed(self, read: Callable[[], Result]) -> Result:
@@ -234,19 +272,19 @@ class Team:
         self.answered_us = 1 + int((time.monotonic() - started) * 1e6)
         return result
 
-    def agree(self, *what: Any) -> None:
-        """ValueError unless all ranks were called with the same."""
-        digest = number_of(repr(what)) >> 1
+    def agree(self, *what: Any, numbers: tuple[int, ...] = ()) -> list[Told]:
+        """ValueError unless all ranks were called with the same. numbers: as for tell, one less."""
+        digest = number_of(repr(what))
         # One of them may have failed of its arguments.
-        if self._meet(None, (digest, -digest)) == (digest, -digest):
-            return
-        others = [each for each, (told,) in enumerate(self.gather(digest)) if told != digest]
-        if others:
-            self._told = ValueError(
-                f"{self._what}: ranks of the process group load different things, or differently: rank {self.rank} has "
-                f"{what!r}, rank {others[0]} something else"
-            )
-            raise self._told
+        digests, *told = self.tell(digest, *numbers)
+        if digests.is_same():
+            return told
+        others = [each for each, (other,) in enumerate(self.gather(digest)) if other != digest]
+        self._told = ValueError(
+            f"{self.what}: ranks of the process group load different things, or differently: rank {self.rank} has "
+            f"{what!r}, rank {others[0]} something else"
+        )
+        raise self._told
 
     def read(self, pieces: Sequence[Piece], read: Read, take: Take) -> None:
         """Reads pieces, the same and in the same order on all ranks. `read` is called, from another thread, for those
@@ -266,7 +304,7 @@ class Team:
                 failure = out.popleft().exception()
                 self.meet(failure)
                 if memory.has_several_hosts:
-                    self.meet(self._exchange(memory, each))
+                    self.meet(self._send_round(memory, each))
                 memory.make_pages(each, [(0, each.size)], _POPULATE_READ)
                 for piece, at in each.places():
                     if self.rank in piece.wanted_by:
@@ -283,15 +321,18 @@ class Team:
         for (_, at), (generation, crc32c) in zip(mine, found, strict=True):
             memory.note(each, at, generation, crc32c)
 
-    def _exchange(self, memory: _Memory, each: _Round) -> Exception | None:
+    def _message(self, function: Callable[..., Any], tensor: torch.Tensor, **options: int) -> Any:
+        return self._together(function, tensor, group=self._group, **options)
+
+    def _send_round(self, memory: _Memory, each: _Round) -> Exception | None:
         """Sends this rank's pieces to other hosts, and takes theirs; what came is compared with its CRC32C."""
         works, came = [], []
         for owner, receivers, begin, end, places in _messages(each, memory.leaders):
             tensor = memory.tensor(each, begin, end)
             if owner == self.rank:
-                works += [self._together(dist.isend, tensor, group_dst=receiver) for receiver in receivers]
+                works += [self._message(dist.isend, tensor, group_dst=receiver) for receiver in receivers]
             elif self.rank in receivers:
-                works.append(self._together(dist.irecv, tensor, group_src=owner))
+                works.append(self._message(dist.irecv, tensor, group_src=owner))
                 came += places
         try:
             for work in works:
@@ -302,7 +343,7 @@ class Team:
             address, generation, crc32c = memory.piece(each, at)
             if _core.crc32c((ctypes.c_char * piece.size).from_address(address)) != crc32c:
                 return checksum_error(
-                    self._what,
+                    self.what,
                     f"bytes {piece.offset} to {piece.offset + piece.size} of generation {generation} came from rank "
                     f"{piece.owner} other than it had read them",
                 )
@@ -402,11 +443,6 @@ def _stranger(told: list[list[int]], rank: int) -> str:
     host, machine, _ = told[rank]
     others = [other for other, each in enumerate(told) if each[1] == machine and each[0] != host]
     return f"rank {others[0]} is of another user, or in another container. {_REMEDY}" if others else ""
-
-
-def number_of(text: str) -> int:
-    """As good as the text where it is only compared."""
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little", signed=True)
 
 
 class _Memory:

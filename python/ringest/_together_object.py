@@ -1,7 +1,9 @@
 """One object, read by all ranks of a process group as if each had a client of its own: what checkpoint.load and
 safetensors.load_file use in place of a client where they have a group.
 
-All ranks make the same calls. Each byte comes once; bytes that an earlier call has read do not come again."""
+All ranks make the same calls of a TogetherObject. Each byte comes once; bytes that an earlier call has read do not come
+again. Where exchanges take long, each rank asks for the object's facts by itself. A small object it then reads by itself, too,
+and the ranks tell each other only whether all of them have it, of one generation."""
 
 from __future__ import annotations
 
@@ -9,21 +11,147 @@ import array
 import ctypes
 import itertools
 import json
+import struct
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
-from ringest import _core
+from ringest import _core, _newest
 from ringest._errors import check_crc32c, checksum_error
-from ringest._together import GIVEN_BYTES, Piece, Team, Want, copy_to_new, piece_bytes
+from ringest._stages import Part, at
+from ringest._together import (
+    GIVEN_BYTES,
+    OWN_FAILED,
+    OWN_HAS,
+    OWN_WANTS,
+    Piece,
+    Team,
+    Want,
+    alone_bytes,
+    copy_to_new,
+    piece_bytes,
+)
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
+
+    from ringest.client import Client
 
 _FACTS = ("size", "generation", "crc32c")
+# In front of the facts and the bytes of a small object: the length of the facts, and the CRC32C of the bytes.
+_HEAD = struct.Struct("=II")
+
+T = TypeVar("T")
+
+
+class Loading(NamedTuple, Generic[T]):
+    """What a rank is to load."""
+
+    client: Client
+    uri: str
+    generation: int  # 0: the newest one
+    options: tuple[Any, ...]  # what else all ranks are to be called with alike
+    alone_max: int | None  # up to so many bytes each rank reads by itself; None: what is best
+    make: Callable[[OwnObject | TogetherObject], T]  # makes it of what it reads by that
+
+
+def load(process_group: ProcessGroup, what: str, begin: Callable[[], Loading[T]]) -> tuple[Team, T]:
+    """What all ranks of a group load, and the team that they were meanwhile. what: it is, for messages. begin: may fail of
+    this rank's arguments."""
+    with Team(process_group, what) as team:
+        loading = begin()
+        with at(Part.LIST, loading.client):
+            if team.is_near() and not loading.alone_max:
+                return team, _load_near(team, loading)
+            return team, _load_own(team, loading)
+
+
+def _asked(loading: Loading[T]) -> tuple[Any, ...]:
+    """What all ranks have to ask for alike."""
+    return loading.uri, loading.generation, loading.alone_max, loading.options
+
+
+def _load_near(team: Team, loading: Loading[T]) -> T:
+    """One rank asks for the facts, and reads a small object at once."""
+
+    def take(facts: dict[str, Any]) -> bytearray:
+        text = json.dumps({name: facts[name] for name in _FACTS}).encode()
+        size = facts["size"] if facts["size"] <= GIVEN_BYTES else 0
+        told = bytearray(_HEAD.size + len(text) + size)
+        content = memoryview(told)[len(told) - size :]
+        if size:
+            loading.client.get_into(loading.uri, [(0, content)], generation=facts["generation"])
+        _HEAD.pack_into(told, 0, len(text), _core.crc32c(content))
+        told[_HEAD.size : _HEAD.size + len(text)] = text
+        return told
+
+    def ask() -> bytearray:
+        return _newest.read(loading.client, loading.uri, loading.generation, take)
+
+    told = team.once(ask, *_asked(loading))
+    length, crc32c = _HEAD.unpack_from(told)
+    facts = json.loads(told[_HEAD.size : _HEAD.size + length])
+    reader = TogetherObject(team, loading.client, facts)
+    if facts["size"] <= GIVEN_BYTES:
+        reader.know(memoryview(told)[_HEAD.size + length :], crc32c)
+    return loading.make(reader)
+
+
+def _load_own(team: Team, loading: Loading[T]) -> T:
+    """Each rank asks for the facts, and reads a small object by itself."""
+    own = OwnObject(loading.client, loading.uri, loading.generation)
+    said, failure, made = OWN_WANTS, None, []
+    try:
+        if own.size() <= alone_bytes(loading.alone_max):
+            made.append(loading.make(own))
+            said = OWN_HAS
+    except Exception as error:
+        said, failure = OWN_FAILED, error
+    states, generations = team.agree(*_asked(loading), numbers=(said, own.generation()))
+    if states.least == OWN_FAILED:
+        team.meet(failure)
+    if states.is_all(OWN_HAS) and generations.is_same():
+        team.end()
+        return made[0]
+    made.clear()
+    facts = own.facts if states.is_all(OWN_WANTS) and generations.is_same() else None
+    return loading.make(TogetherObject(team, loading.client, facts))
+
+
+class OwnObject:
+    """The same for one rank alone, which knows the object's facts when it begins to read."""
+
+    def __init__(self, client: _core.Client, uri: str, generation: int):
+        self._client = client
+        self._uri, self._wanted = uri, generation
+        self.facts: dict[str, Any] | None = None
+        self._is_new = False
+        self.get_into = client.get_into
+        self._get_into_addresses = client._get_into_addresses
+
+    def size(self) -> int:
+        """Asks for the facts."""
+        self.facts = self._client.stat(self._uri, generation=self._wanted)
+        self._is_new = True
+        return self.facts["size"]
+
+    def generation(self) -> int:
+        """Of the last facts."""
+        return self.facts["generation"] if self.facts is not None else 0
+
+    def stat(self, uri: str, *, generation: int = 0) -> dict[str, Any]:
+        """Asks again where it is called for the second time: that generation was replaced."""
+        if not self._is_new:
+            self.size()
+        self._is_new = False
+        assert self.facts is not None
+        return self.facts
 
 
 class _Known(NamedTuple):
     """Bytes that came earlier."""
 
     offset: int
-    data: bytearray
+    data: bytearray | memoryview
     crc32c: int
 
 
@@ -34,17 +162,31 @@ def _address(memory: Any) -> int:
 class TogetherObject:
     """stat, get_into and _get_into_addresses of a client, for one object."""
 
-    def __init__(self, team: Team, client: _core.Client):
+    def __init__(self, team: Team, client: _core.Client, facts: dict[str, Any] | None):
+        """facts: of the object, where all ranks have the same."""
         self._team = team
         self._client = client
+        self._facts = facts
+        self._size = 0  # as the last facts say
         self._known: dict[int, list[_Known]] = {}  # by generation
 
-    def stat(self, uri: str, *, generation: int = 0) -> dict[str, Any]:
-        def ask() -> bytes:
-            facts = self._client.stat(uri, generation=generation)
-            return json.dumps({name: facts[name] for name in _FACTS}).encode()
+    def know(self, content: memoryview, crc32c: int) -> None:
+        """All of a small object that the facts are of, which the first rank has read, and its CRC32C."""
+        assert self._facts is not None
+        if _core.crc32c(content) != crc32c:
+            raise checksum_error(self._team.what, f"{len(content)} bytes came from rank 0 other than it had read them")
+        self._known[self._facts["generation"]] = [_Known(0, content, crc32c)]
 
-        return json.loads(self._team.once(ask))
+    def stat(self, uri: str, *, generation: int = 0) -> dict[str, Any]:
+        def ask() -> bytearray:
+            found = self._client.stat(uri, generation=generation)
+            return bytearray(json.dumps({name: found[name] for name in _FACTS}).encode())
+
+        facts, self._facts = self._facts, None
+        if facts is None:
+            facts = json.loads(self._team.once(ask))
+        self._size = facts["size"]
+        return facts
 
     def get_into(self, uri: str, requests: list[tuple[int, Any]], *, checksums: bool = False, **options: Any) -> Any:
         """checksums: gives the CRC32C of each, too, as a client does."""
@@ -56,7 +198,7 @@ class TogetherObject:
         if len(requests) > 1 and not checksums:
             return generation
         sums = [_core.crc32c(memory) for _, memory in requests]
-        if len(requests) == 1:
+        if len(requests) == 1 and self._size > GIVEN_BYTES:
             ((offset, memory),) = requests
             self._known.setdefault(generation, []).append(_Known(offset, bytearray(memory), sums[0]))
         return (generation, sums) if checksums else generation
@@ -95,6 +237,8 @@ class TogetherObject:
 
     def _read(self, uri: str, targets: _Targets, generation: int) -> dict[int, tuple[int, int]]:
         """Size and CRC32C of what came, by its offset."""
+        if self._size <= GIVEN_BYTES:
+            return self._copy_small(uri, targets, generation)
         known = [each for each in self._known.get(generation, []) if targets.begin <= each.offset < targets.end]
         sums: dict[int, tuple[int, int]] = {}
         for each in sorted(known):
@@ -120,27 +264,44 @@ class TogetherObject:
             self._team.read(pieces, read, take)
         return sums
 
+    def _given(self, uri: str, ranges: list[tuple[int, int]], generation: int) -> memoryview:
+        """Offsets and sizes. One rank reads them, and gives them to the others."""
+
+        def read(memory: memoryview) -> None:
+            wanted, at = [], 0
+            for offset, size in ranges:
+                wanted.append((offset, memory[at : at + size]))
+                at += size
+            self._client.get_into(uri, wanted, generation=generation)
+
+        return self._team.once_checked(sum(size for _, size in ranges), read)
+
     def _read_given(
         self, uri: str, pieces: list[Piece], generation: int, take: Callable[[Piece, int, int, int], None]
     ) -> None:
-        """One rank reads it, and gives it to the others."""
         if not pieces:
             return
-
-        def ask() -> bytearray:
-            came, wanted = bytearray(sum(each.size for each in pieces)), []
-            view, at = memoryview(came), 0
-            for each in pieces:
-                wanted.append((each.offset, view[at : at + each.size]))
-                at += each.size
-            self._client.get_into(uri, wanted, generation=generation)
-            return came
-
-        came, at = bytearray(self._team.once_checked(ask)), 0
+        came, at = self._given(uri, [(each.offset, each.size) for each in pieces], generation), 0
         for each in pieces:
-            data = memoryview(came)[at : at + each.size]
+            data = came[at : at + each.size]
             take(each, _address(data), generation, _core.crc32c(data))
             at += each.size
+
+    def _copy_small(self, uri: str, targets: _Targets, generation: int) -> dict[int, tuple[int, int]]:
+        """Out of an object that is small: all of it is read at once."""
+        if generation not in self._known and self._size:
+            data = self._given(uri, [(0, self._size)], generation)
+            self._known[generation] = [_Known(0, data, _core.crc32c(data))]
+        whole = self._known[generation][0] if self._size else _Known(0, bytearray(), 0)
+        if targets.end > self._size:
+            raise EOFError(f"{uri}: has {self._size} bytes, and bytes up to {targets.end} are wanted")
+        targets.copy(targets.begin, _address(whole.data) + targets.begin, targets.end - targets.begin)
+        return {0: (self._size, whole.crc32c)}
+
+    def content(self) -> memoryview | None:
+        """All of an object that is small, if any of it was read."""
+        known = [each for found in self._known.values() for each in found]
+        return memoryview(known[-1].data) if known and self._size <= GIVEN_BYTES else None
 
     def _pieces(self, targets: _Targets, known: list[_Known]) -> list[Piece]:
         """All but what is known, dealt to the ranks in turn."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from ringest import _core
     from ringest._pace import PacedWriter
-    from ringest._together_object import TogetherObject
+    from ringest._together_object import OwnObject, TogetherObject
 
 _LOCAL = struct.Struct("<4s5H3I2H")
 _CENTRAL = struct.Struct("<4s6H3I5H2I")
@@ -172,7 +172,7 @@ class ArchiveReader:
 
     def __init__(
         self,
-        client: _core.Client | TogetherObject,
+        client: _core.Client | OwnObject | TogetherObject,
         uri: str,
         facts: dict[str, Any],
         verify: bool,
@@ -190,6 +190,7 @@ class ArchiveReader:
         self._storages: dict[str, torch.UntypedStorage] = {}
         self._small: dict[str, bytes] = {}
         self._read_first = bytearray()  # the directory, and what is behind it
+        self._content: bytearray | None = None  # all of an object that came with its directory
         directory_begin, entries = self._read_directory(facts["size"])
         self._read_all(facts["size"], directory_begin, entries)
 
@@ -209,6 +210,8 @@ class ArchiveReader:
             raise Foreign
         tail_begin = max(0, size - TAIL_SIZE)
         tail = self._read(tail_begin, size)
+        if tail_begin == 0 and self.device is None:
+            self._content = tail[:]
         end = tail.rfind(b"PK\5\6")
         if end < 0 or end + _END.size > len(tail):
             raise Foreign
@@ -317,6 +320,9 @@ class ArchiveReader:
             address += length
             if storage is not None:
                 table.extend((begin + length, storage.nbytes(), storage.data_ptr()))
+        if self._content is not None:
+            self._copy(self._content, table)
+            return
         self._client._get_into_addresses(
             self._uri,
             table,
@@ -325,6 +331,18 @@ class ArchiveReader:
             whole=self._verify,
             crc32c=self._crc32c,
         )
+
+    def _copy(self, content: bytearray, table: array.array[int]) -> None:
+        """The same, of what has come."""
+        import ctypes
+
+        from ringest import _core
+
+        if self._verify:
+            check_crc32c(self._uri, self.generation, len(content), self._crc32c, _core.crc32c(content))
+        source = _address(content)
+        for offset, size, address in zip(table[0::3], table[1::3], table[2::3], strict=True):
+            ctypes.memmove(address, source + offset, size)
 
     def _fill_staged(
         self, storages: list[torch.UntypedStorage], gaps: list[tuple[int, int]], between: bytearray, size: int

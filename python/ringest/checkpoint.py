@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     import torch
     from torch.distributed import ProcessGroup
 
-    from ringest._together_object import TogetherObject
+    from ringest._together_object import OwnObject, TogetherObject
 
 __all__ = [
     "AsyncReadFile",
@@ -378,6 +378,7 @@ def load(
     generation: int = 0,
     verify: bool = True,
     process_group: ProcessGroup | None = None,
+    alone_max: int | None = None,
     pickle_module: Any = None,
     **pickle_load_args: Any,
 ) -> Any:
@@ -393,7 +394,8 @@ def load(
     the same uri, generation and verify, and gets tensors of its own. On a host they take up to 390 MiB of memory
     together while they read. Its backend, or one of them, must be for the CPU (gloo). All ranks return, or all raise:
     what the first rank that failed raised, or GroupError where a rank is lost, after the group's timeout at the
-    latest.
+    latest. alone_max: an object of up to so many bytes each rank reads by itself, the same for all ranks; by default 65,536
+    between hosts, where that is faster than to give it on, and on one host 0.
 
     The other arguments are those of torch.load. A file that is no checkpoint, or that is cut or damaged, raises
     CheckpointError; bytes that are not those that were stored, or that cannot be compared, ChecksumError.
@@ -401,19 +403,25 @@ def load(
     with needs("ringest.checkpoint.load"):
         import torch
 
-    client = chosen(client)
     options = (generation, verify, pickle_module, pickle_load_args)
     if process_group is None:
+        client = chosen(client)
         with at(Part.READ, client):
             return _load(uri, map_location, weights_only, client, client, *options)
     with needs("ringest.checkpoint.load"):
-        from ringest._together import Team
-        from ringest._together_object import TogetherObject
+        from ringest import _together, _together_object
 
-    with Team(process_group, uri) as team:
-        team.agree(uri, generation, verify, _wants_no_bytes(torch, map_location))
-        with at(Part.READ, client):
-            return _load(uri, map_location, weights_only, client, TogetherObject(team, client), *options)
+    def begin() -> _together_object.Loading[Any]:
+        used = chosen(client)
+        alike = verify, _wants_no_bytes(torch, map_location)
+
+        def make(reader: OwnObject | TogetherObject) -> Any:
+            with at(Part.READ, used):
+                return _load(uri, map_location, weights_only, used, reader, *options)
+
+        return _together_object.Loading(used, uri, generation, alike, _together.alone_checked(alone_max), make)
+
+    return _together_object.load(process_group, uri, begin)[1]
 
 
 def _load(
@@ -421,7 +429,7 @@ def _load(
     map_location: Any,
     weights_only: bool,
     client: Client,
-    reader: Client | TogetherObject,
+    reader: Client | OwnObject | TogetherObject,
     generation: int,
     verify: bool,
     pickle_module: Any,
@@ -482,7 +490,7 @@ def _staged_device(torch: Any, map_location: Any) -> torch.device | None:
 class _Whole(MemoryFile):
     """All of an object in memory, as a file."""
 
-    def __init__(self, client: Client | TogetherObject, uri: str, facts: dict[str, Any], verify: bool):
+    def __init__(self, client: Client | OwnObject | TogetherObject, uri: str, facts: dict[str, Any], verify: bool):
         self.generation: int = facts["generation"]
         super().__init__(memoryview(bytearray(facts["size"])))
         client.get_into(

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from ringest._dcp_ranges import File as Wanted
     from ringest._safetensors_together import Gathering
-    from ringest._together_object import TogetherObject
+    from ringest._together_object import Loading, OwnObject, TogetherObject
 
 T = TypeVar("T")
 
@@ -202,7 +202,7 @@ def _header_parse(text: bytes, file_size: int) -> _Header:
 class _File:
     """One generation of an object, and its header."""
 
-    def __init__(self, client: Client | TogetherObject, uri: str, facts: dict[str, Any], counting: Client):
+    def __init__(self, client: Client | OwnObject | TogetherObject, uri: str, facts: dict[str, Any], counting: Client):
         """counting: the client whose metrics say how long its parts take."""
         self.uri = uri
         self.client = client
@@ -607,7 +607,8 @@ class safe_open:
     get_slice(...)[...] and close (the end of the `with`) are collective calls: every rank makes as many of them in the
     same order, one at a time, and each waits for the others. Ranks may ask for different tensors, or different parts, in
     the same call: each byte that any of them wants comes once from the bucket, and what several want is shared; but up to
-    64 KiB of a call each rank reads by itself, which is faster. One call for much is faster than many calls. All of a call return, or all raise what the first rank that failed raised, such as
+    alone_max bytes of a call (by default 65,536) each rank reads by itself, which is faster. All ranks must have the same
+    alone_max. One call for much is faster than many calls. All of a call return, or all raise what the first rank that failed raised, such as
     SafetensorError for a name that is not there; the file stays open then. A rank that closes it early, or leaves its
     `with` by an exception, ends it for the others: their next call raises ringest.checkpoint.GroupError, as where a rank
     is lost, after the group's timeout at the latest. So use the `with`, or close it in any case. keys, offset_keys,
@@ -626,11 +627,12 @@ class safe_open:
         client: Client | None = None,
         generation: int = 0,
         process_group: ProcessGroup | None = None,
+        alone_max: int | None = None,
     ):
         self._group: Gathering | None = None
         self._opened: _File | None = None
         if process_group is not None:
-            self._open_together(uri, framework, device, chosen(client), generation, process_group)
+            self._open_together(uri, framework, device, client, generation, process_group, alone_max)
             return
         self._device = _check(framework, device)
         self._opened = _open(uri, client, generation, lambda file: file)
@@ -640,24 +642,31 @@ class safe_open:
         uri: str | os.PathLike[str],
         framework: str,
         device: Any,
-        client: Client,
+        client: Client | None,
         generation: int,
         process_group: ProcessGroup,
+        alone_max: int | None,
     ) -> None:
         with needs("ringest.safetensors.safe_open"):
+            from ringest import _together, _together_object
             from ringest._safetensors_together import Gathering
-            from ringest._together import Team
-            from ringest._together_object import TogetherObject
 
-        with Team(process_group, str(uri)) as team, at(Part.LIST, client):
+        def begin() -> Loading[_File]:
             # What is wrong with the arguments of one rank is told to all of them.
-            self._device, text = _check(framework, device), os.fspath(uri)
-            team.agree(text, generation)
-            reader = TogetherObject(team, client)
-            file = _newest.read(reader, text, generation, lambda facts: _File(reader, text, facts, client))
-        file.client = client
+            self._device, text, used = _check(framework, device), os.fspath(uri), chosen(client)
+
+            def make(reader: OwnObject | TogetherObject) -> _File:
+                file = _newest.read(reader, text, generation, lambda facts: _File(reader, text, facts, used))
+                if file.content is None and isinstance(reader, _together_object.TogetherObject):
+                    file.content = reader.content()
+                file.client = used
+                return file
+
+            return _together_object.Loading(used, text, generation, (), _together.alone_checked(alone_max), make)
+
+        team, file = _together_object.load(process_group, str(uri), begin)
         self._opened = file
-        self._group = Gathering(team, client, text, file.generation, file.content)
+        self._group = Gathering(team, file, _together.alone_bytes(alone_max))
 
     @property
     def _file(self) -> _File:
@@ -728,6 +737,7 @@ def load_file(
     generation: int = 0,
     verify: bool = True,
     process_group: ProcessGroup | None = None,
+    alone_max: int | None = None,
 ) -> dict[str, torch.Tensor]:
     """All tensors of a file, by name. What came is compared with the object's CRC32C, and ringest.ChecksumError
     raised where it differs, or cannot be compared; not with verify=False. The rest is that of safe_open.
@@ -735,26 +745,30 @@ def load_file(
     process_group: its ranks load the file together, each byte once for all of them, as with ringest.checkpoint.load: every
     rank makes this call, with the same uri, generation and verify, and gets tensors of its own, on a device of its own.
     All return, or all raise: what the first rank that failed raised, or ringest.checkpoint.GroupError where a rank is
-    lost."""
+    lost. alone_max: as there."""
     if process_group is None:
         place = _lane.check_device(device)
         return _open(uri, client, generation, lambda file: file.tensors(place, verify))
     with needs("ringest.safetensors.load_file"):
-        from ringest._together import Team
-        from ringest._together_object import TogetherObject
+        from ringest import _together, _together_object
 
-    with Team(process_group, str(uri)) as team:
+    def begin() -> Loading[dict[str, torch.Tensor]]:
         # What is wrong with the arguments of one rank is told to all of them.
-        place, text = _lane.check_device(device), os.fspath(uri)
-        team.agree(text, generation, verify)
-        counting = chosen(client)
-        reader = TogetherObject(team, counting)
+        place, text, used = _lane.check_device(device), os.fspath(uri), chosen(client)
 
-        def take(facts: dict[str, Any]) -> dict[str, torch.Tensor]:
-            return _File(reader, text, facts, counting).tensors_together(reader, place, verify)
+        def make(reader: OwnObject | TogetherObject) -> dict[str, torch.Tensor]:
+            def take(facts: dict[str, Any]) -> dict[str, torch.Tensor]:
+                file = _File(reader, text, facts, used)
+                if isinstance(reader, _together_object.TogetherObject):
+                    return file.tensors_together(reader, place, verify)
+                file.client = used
+                return file.tensors(place, verify)
 
-        with at(Part.LIST, counting):
             return _newest.read(reader, text, generation, take)
+
+        return _together_object.Loading(used, text, generation, (verify,), _together.alone_checked(alone_max), make)
+
+    return _together_object.load(process_group, str(uri), begin)[1]
 
 
 def _plain(name: str, tensor: Any) -> torch.Tensor:

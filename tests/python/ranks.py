@@ -70,3 +70,19 @@ def before_meeting(number, do):
         return meet(team, *arguments)
 
     Team._meet = wrapped
+
+
+def exchanges_of(load):
+    """How many exchanges of the ranks it takes, and what it gives."""
+    exchange, count = Team._together, [0]
+
+    def counted(team, function, *arguments, **options):
+        count[0] += 1
+        return exchange(team, function, *arguments, **options)
+
+    Team._together = counted
+    try:
+        result = load()
+    finally:
+        Team._together = exchange
+    return count[0], result

@@ -202,22 +202,6 @@ def killed_while_it_reads(rank, place, number):
         return told_by(file.get_tensors)
 
 
-def exchanges_of(read):
-    """How many exchanges of the ranks it takes, and what it gives."""
-    exchange, count = _together.Team._together, [0]
-
-    def counted(team, function, *arguments, **options):
-        count[0] += 1
-        return exchange(team, function, *arguments, **options)
-
-    _together.Team._together = counted
-    try:
-        result = read()
-    finally:
-        _together.Team._together = exchange
-    return count[0], result
-
-
 def little(rank, place):
     """Exchanges, and bytes that came, of calls that want little, not much, the one and the other, and what is not there."""
     good, found = state(), []
@@ -227,7 +211,7 @@ def little(rank, place):
     ):
         for names in (("bfloat16", "small1"), ("layer2", "layer2"), ("one", "layer3"), ("layer4", "layer5")):
             before = client.stats()["recv_bytes"]
-            count, got = exchanges_of(lambda name=names[rank]: file.get_tensor(name))
+            count, got = ranks.exchanges_of(lambda name=names[rank]: file.get_tensor(name))
             assert torch.equal(got, good[names[rank]])
             found.append((count, client.stats()["recv_bytes"] - before))
         told = told_by(lambda: file.get_tensor("none" if rank else "one"))
