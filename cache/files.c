@@ -128,15 +128,21 @@ int rg_cache_folder_open(const char *path, bool make, char *why, size_t why_size
     return fd;
 }
 
-/* -ENOMEM; what vanishes meanwhile is left out. */
-static int file_add(int folder, const char *name, struct rg_cache_files *files)
+/* False: it has vanished meanwhile, or is no file. */
+static bool file_ask(int folder, const char *name, struct rg_cache_file *file)
 {
-    struct rg_cache_file file;
     struct stat status;
-    if (!rg_cache_name_read(name, &file.nonce, &file.is_open) ||
-        fstatat(folder, name, &status, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(status.st_mode)) {
-        return 0;
+    if (fstatat(folder, name, &status, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(status.st_mode)) {
+        return false;
     }
+    file->size = (uint64_t)status.st_size;
+    file->used_s = status.st_atim.tv_sec;
+    file->written_s = status.st_mtim.tv_sec;
+    return true;
+}
+
+static int files_add(struct rg_cache_files *files, const struct rg_cache_file *file)
+{
     if (files->count == files->capacity) {
         size_t capacity = RG_MAX(2 * files->capacity, (size_t)64);
         void *more = realloc(files->files, capacity * sizeof(*files->files));
@@ -146,18 +152,58 @@ static int file_add(int folder, const char *name, struct rg_cache_files *files)
         files->files = more;
         files->capacity = capacity;
     }
-    file.size = (uint64_t)status.st_size;
-    file.used_s = status.st_atim.tv_sec;
-    file.written_s = status.st_mtim.tv_sec;
-    files->files[files->count++] = file;
-    files->size += file.size;
+    files->files[files->count++] = *file;
+    files->size += file->size;
     return 0;
 }
 
-int rg_cache_files_list(int folder, struct rg_cache_files *files)
+static int name_compare(const void *a, const void *b)
 {
-    files->count = 0;
-    files->size = 0;
+    const struct rg_cache_file *left = a, *right = b;
+    return memcmp(&left->nonce, &right->nonce, sizeof(left->nonce));
+}
+
+struct rg_cache_file *rg_cache_files_find(const struct rg_cache_files *files,
+                                          const struct rg_cache_nonce *nonce)
+{
+    struct rg_cache_file wanted = {.nonce = *nonce};
+    return files->count == 0
+               ? NULL
+               : bsearch(&wanted, files->files, files->count, sizeof(wanted), name_compare);
+}
+
+/* What is known of a sealed segment, which does not change. */
+static bool file_recall(const struct rg_cache_files *known, struct rg_cache_file *file)
+{
+    const struct rg_cache_file *found = rg_cache_files_find(known, &file->nonce);
+    bool is_known = found != NULL && !found->is_open && !file->is_open && found->size > 0;
+    if (is_known) {
+        *file = *found;
+    }
+    return is_known;
+}
+
+static int files_read(DIR *dir, int folder, const struct rg_cache_files *known,
+                      struct rg_cache_files *out_files)
+{
+    struct dirent *entry;
+    struct rg_cache_file file;
+    int rc = 0;
+    errno = 0;
+    while (rc == 0 && (entry = readdir(dir)) != NULL) {
+        if (rg_cache_name_read(entry->d_name, &file.nonce, &file.is_open) &&
+            (file_recall(known, &file) || file_ask(folder, entry->d_name, &file))) {
+            rc = files_add(out_files, &file);
+        }
+        errno = 0;
+    }
+    return rc == 0 ? -errno : rc;
+}
+
+static int files_replace(int folder, struct rg_cache_files *files,
+                         const struct rg_cache_files *known)
+{
+    struct rg_cache_files found = {.count = 0};
     int fd = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) {
         return -errno;
@@ -167,16 +213,29 @@ int rg_cache_files_list(int folder, struct rg_cache_files *files)
         close(fd);
         return -ENOMEM;
     }
-    int rc = 0;
-    struct dirent *entry;
-    errno = 0;
-    while (rc == 0 && (entry = readdir(dir)) != NULL) {
-        rc = file_add(folder, entry->d_name, files);
-        errno = 0;
-    }
-    rc = rc == 0 ? -errno : rc;
+    int rc = files_read(dir, folder, known, &found);
     closedir(dir);
-    return rc;
+    if (rc < 0) {
+        rg_cache_files_fini(&found);
+        return rc;
+    }
+    if (found.count > 0) {
+        qsort(found.files, found.count, sizeof(*found.files), name_compare);
+    }
+    rg_cache_files_fini(files);
+    *files = found;
+    return 0;
+}
+
+int rg_cache_files_list(int folder, struct rg_cache_files *files)
+{
+    static const struct rg_cache_files none;
+    return files_replace(folder, files, &none);
+}
+
+int rg_cache_files_update(int folder, struct rg_cache_files *files)
+{
+    return files_replace(folder, files, files);
 }
 
 void rg_cache_files_fini(struct rg_cache_files *files)

@@ -42,8 +42,15 @@ void rg_cache_host(struct rg_cache_nonce *out_host);
  * and `why`: it is not a folder, not ours, or others may write to it. */
 int rg_cache_folder_open(const char *path, bool make, char *why, size_t why_size);
 
-/* Lists what has a segment's name. 0 or a negative errno. Starts zeroed, and can be used again. */
+/* Lists what has a segment's name, in the order of nonces. 0; or a negative errno, and the list is
+ * as it was. Starts zeroed, and can be used again. */
 int rg_cache_files_list(int folder, struct rg_cache_files *files);
+/* The same, but of sealed segments that are listed already the system is not asked again: a look
+ * at each of a thousand files costs a millisecond, and on NFS a request. */
+int rg_cache_files_update(int folder, struct rg_cache_files *files);
+/* NULL: it is not listed. The order is that of a list. */
+struct rg_cache_file *rg_cache_files_find(const struct rg_cache_files *files,
+                                          const struct rg_cache_nonce *nonce);
 void rg_cache_files_fini(struct rg_cache_files *files);
 
 /* Opens a segment for reading and checks its head. The descriptor; or a negative errno: -ENOENT:

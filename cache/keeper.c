@@ -15,6 +15,8 @@
 
 /* Segments that one decision may remove. */
 #define REMOVALS_MAX 64
+/* Entries that are put into the index while the memory for one comes. */
+#define PREFETCHED 4
 /* After a write that failed, none is tried for so long. */
 #define FAILED_NS (10 * RG_NS_PER_S)
 
@@ -76,6 +78,9 @@ static void contents_insert(struct rg_cache_keeper *keeper, uint32_t number,
                             const struct rg_cache_content *contents, uint32_t count_all)
 {
     for (uint32_t i = 0; i < count_all; i++) {
+        if (i + PREFETCHED < count_all) {
+            rg_cache_index_prefetch(keeper->index, contents[i + PREFETCHED].hash);
+        }
         rg_cache_index_insert(keeper->index, number, &contents[i]);
         if (i % 1024 == 1023) {
             rg_cache_index_grow(keeper->index);
@@ -84,20 +89,10 @@ static void contents_insert(struct rg_cache_keeper *keeper, uint32_t number,
     rg_cache_index_grow(keeper->index);
 }
 
-static int file_compare(const void *a, const void *b)
-{
-    const struct rg_cache_file *left = a, *right = b;
-    return memcmp(&left->nonce, &right->nonce, sizeof(left->nonce));
-}
-
 static struct rg_cache_file *file_of(struct rg_cache_keeper *keeper,
                                      const struct rg_cache_nonce *nonce)
 {
-    struct rg_cache_file wanted = {.nonce = *nonce};
-    struct rg_cache_files *files = &keeper->files;
-    return files->count == 0
-               ? NULL
-               : bsearch(&wanted, files->files, files->count, sizeof(wanted), file_compare);
+    return rg_cache_files_find(&keeper->files, nonce);
 }
 
 static bool is_own(const struct rg_cache_keeper *keeper, const struct rg_cache_nonce *nonce)
@@ -174,15 +169,13 @@ static void segment_look(struct rg_cache_keeper *keeper, const struct rg_cache_n
     }
 }
 
-static int files_read(struct rg_cache_keeper *keeper)
+/* `read`: lists them all, or what is new. */
+static int files_read(struct rg_cache_keeper *keeper, int (*read)(int, struct rg_cache_files *))
 {
-    int rc = rg_cache_files_list(keeper->folder, &keeper->files);
+    int rc = read(keeper->folder, &keeper->files);
     if (rc < 0) {
         rg_cache_keeper_trouble(keeper, RG_CACHE_TROUBLE_FOLDER, rc);
         return rc;
-    }
-    if (keeper->files.count > 0) {
-        qsort(keeper->files.files, keeper->files.count, sizeof(*keeper->files.files), file_compare);
     }
     atomic_store_explicit(&keeper->counters->size, keeper->files.size, memory_order_relaxed);
     atomic_store_explicit(&keeper->counters->segments, keeper->files.count, memory_order_relaxed);
@@ -341,10 +334,10 @@ static void folder_look(struct rg_cache_keeper *keeper)
     clock_now(keeper);
     uses_note(keeper);
     index_refresh(keeper);
-    if (files_read(keeper) == 0) {
+    if (files_read(keeper, rg_cache_files_list) == 0) {
         gone_drop(keeper);
         files_look(keeper);
-        (void)files_read(keeper);
+        (void)files_read(keeper, rg_cache_files_update);
     }
     rg_cache_segments_retry(keeper->segments);
     segments_open(keeper);
@@ -394,7 +387,8 @@ static bool writer_open(struct rg_cache_keeper *keeper)
     if (rg_cache_writer_is_open(&keeper->writer)) {
         return true;
     }
-    bool may = rg_now_ns() >= keeper->failed_ns && files_read(keeper) == 0 && room_make(keeper);
+    bool may = rg_now_ns() >= keeper->failed_ns && files_read(keeper, rg_cache_files_update) == 0 &&
+               room_make(keeper);
     int rc = may ? rg_cache_writer_begin(&keeper->writer, keeper->segment_size) : -EAGAIN;
     if (rc == -EAGAIN) {
         atomic_store_explicit(&keeper->admits, false, memory_order_relaxed);

@@ -120,6 +120,58 @@ static void test_contents_by_the_table_and_by_walking(void)
     made_close(&m);
 }
 
+static struct rg_cache_nonce seal_one(struct made *m, uint64_t number)
+{
+    RG_CHECK_EQ(rg_cache_writer_begin(&m->writer, RG_MIB(2)), 0);
+    struct rg_cache_nonce nonce = m->writer.nonce;
+    append(m, number, 5000);
+    RG_CHECK_EQ(rg_cache_writer_seal(&m->writer), 0);
+    return nonce;
+}
+
+static uint64_t size_of(const struct rg_cache_files *files, const struct rg_cache_nonce *nonce)
+{
+    const struct rg_cache_file *file = rg_cache_files_find(files, nonce);
+    return file != NULL ? file->size : 0;
+}
+
+/* An update asks for open ones and new ones, and a list for all. */
+static void test_what_is_known_of_sealed_files_is_kept(void)
+{
+    struct made m;
+    struct rg_cache_files files = {.count = 0};
+    char name[RG_CACHE_NAME_SIZE];
+    made_open(&m);
+    struct rg_cache_nonce one = seal_one(&m, 0), two = seal_one(&m, 1);
+    RG_CHECK_EQ(rg_cache_writer_begin(&m.writer, RG_MIB(2)), 0);
+    struct rg_cache_nonce open = m.writer.nonce;
+    RG_CHECK_EQ(rg_cache_files_update(m.folder, &files), 0);
+    RG_CHECK_EQ(files.count, 3);
+    uint64_t size = size_of(&files, &one);
+    RG_CHECK(size > 0 && size == size_of(&files, &two));
+    RG_CHECK_EQ(size_of(&files, &open), RG_MIB(2));
+    rg_cache_name_write(&one, false, name);
+    int fd = openat(m.folder, name, O_WRONLY | O_CLOEXEC);
+    RG_CHECK_EQ(ftruncate(fd, 100), 0);
+    close(fd);
+    rg_cache_name_write(&two, false, name);
+    RG_CHECK_EQ(unlinkat(m.folder, name, 0), 0);
+    append(&m, 2, 5000);
+    RG_CHECK_EQ(rg_cache_writer_seal(&m.writer), 0);
+    struct rg_cache_nonce more = seal_one(&m, 3);
+    RG_CHECK_EQ(rg_cache_files_update(m.folder, &files), 0);
+    RG_CHECK_EQ(files.count, 3);
+    RG_CHECK_EQ(size_of(&files, &one), size);
+    RG_CHECK(rg_cache_files_find(&files, &two) == NULL);
+    RG_CHECK_EQ(size_of(&files, &open), size);
+    RG_CHECK_EQ(size_of(&files, &more), size);
+    RG_CHECK_EQ(files.size, 3 * size);
+    RG_CHECK_EQ(rg_cache_files_list(m.folder, &files), 0);
+    RG_CHECK_EQ(size_of(&files, &one), 100);
+    rg_cache_files_fini(&files);
+    made_close(&m);
+}
+
 static bool adopt_all(struct made *m)
 {
     struct rg_cache_files files = {.count = 0};
@@ -260,6 +312,7 @@ int main(int argc, char **argv)
         RG_TEST(test_contents_by_the_table_and_by_walking),
         RG_TEST(test_only_dead_writers_are_succeeded),
         RG_TEST(test_a_writer_killed_while_it_begins_leaves_nothing),
+        RG_TEST(test_what_is_known_of_sealed_files_is_kept),
         RG_TEST(test_another_hosts_files_are_left_for_a_day),
         RG_TEST(test_another_versions_files_are_left_for_a_day),
         RG_TEST(test_nothing_else_is_removed),
