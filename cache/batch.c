@@ -159,11 +159,11 @@ bool rg_cache_batches_put(struct rg_cache_batches *batches, const struct rg_cach
     batch->records++;
     batch->copying++;
     pthread_mutex_unlock(&batches->lock);
+    rg_cache_header_write(key, sizes, hash, record, body, body_size, to);
     if (body_size > 0) {
         memcpy(to + header_size, body, body_size);
     }
     memset(to + size, 0, room - size);
-    rg_cache_header_write(key, sizes, hash, record, to + header_size, body_size, to);
     pthread_mutex_lock(&batches->lock);
     batch->copying--;
     if (batch->copying == 0 && batch != batches->filling) {

@@ -133,18 +133,22 @@ void rg_cache_header_write(const struct rg_cache_key *key, const struct rg_cache
         .hash = hash,
     };
     RG_ASSERT(size <= RG_CACHE_HEADER_SIZE_MAX && body_size <= RG_CACHE_BLOCK_SIZE);
-    memset(out, 0, size);
-    uint8_t *text = out + sizeof(header);
+    /* Put together here, and stored at once: `out` is in no CPU's cache, and to read there what was
+     * just written would wait for memory. */
+    _Alignas(RG_CACHE_UNIT) uint8_t bytes[RG_CACHE_HEADER_SIZE_MAX];
+    memset(bytes, 0, size);
+    memcpy(bytes, &header, sizeof(header));
+    uint8_t *text = bytes + sizeof(header);
     memcpy(text, key->origin, sizes->origin);
     text += sizes->origin + 1;
     memcpy(text, key->bucket, sizes->bucket);
     text += sizes->bucket + 1;
     memcpy(text, key->object, sizes->object);
     crcs_write(key, record, body, body_size,
-               out + crcs_offset(sizes->origin, sizes->bucket, sizes->object));
-    memcpy(out, &header, sizeof(header));
-    header.crc = rg_crc32c(0, out, size);
-    memcpy(out, &header, sizeof(header));
+               bytes + crcs_offset(sizes->origin, sizes->bucket, sizes->object));
+    header.crc = rg_crc32c(0, bytes, size);
+    memcpy(bytes + offsetof(struct header, crc), &header.crc, sizeof(header.crc));
+    memcpy(out, bytes, size);
 }
 
 static uint32_t header_crc(const uint8_t *bytes, struct header header)
