@@ -143,19 +143,17 @@ static bool is_eligible(const struct rg_get_state *get)
            conditions->if_metageneration_not_match == 0 && !get->is_fresh;
 }
 
-/* Finds the record that has the next byte. Who wants all has its beginning as a block, or not at
- * all. */
-static bool place_find(struct rg_cached_read *read, const struct rg_request *request)
+/* Finds the record that has the next byte, and the block of its key. Who wants all has its
+ * beginning as a block, or not at all. */
+static bool place_find(const struct rg_request *request, struct rg_cache_place *out_place,
+                       struct rg_cache_key *out_key)
 {
     const struct rg_get_state *get = &request->get;
     uint64_t at = get->offset + get->received;
     bool is_whole = at == 0 && get->length == RG_WHOLE;
     unsigned ways = is_whole ? RG_CACHE_BY_BLOCK : RG_CACHE_BY_ANY;
-    struct rg_cache_key key = rg_cached_key(request, 0);
-    bool found = rg_cache_find_byte(cache_of(read), &key, at, ways, &read->place);
-    read->block = key.block;
-    read->begin = rg_cache_key_first(&key);
-    return found;
+    *out_key = rg_cached_key(request, 0);
+    return rg_cache_find_byte(request->client->cache, out_key, at, ways, out_place);
 }
 
 static size_t round_up(size_t size)
@@ -215,18 +213,20 @@ static bool next_start(struct rg_request *request)
 {
     const struct rg_get_state *get = &request->get;
     struct rg_cached_reads *reads = request->client_loop->cached;
+    struct rg_cache_place place;
+    struct rg_cache_key key;
     bool may = request->client->cache != NULL && reads->late == 0;
-    struct rg_cached_read *read = may ? read_take(reads) : NULL;
+    if (!may || !place_find(request, &place, &key)) {
+        return false;
+    }
+    struct rg_cached_read *read = read_take(reads);
     if (read == NULL) {
+        rg_cache_place_drop(request->client->cache, &place);
         return false;
     }
-    if (!place_find(read, request)) {
-        read->place = (struct rg_cache_place){.fd = -1, .fd_direct = -1};
-        read->next_free = reads->free;
-        reads->free = read;
-        reads->client_loop->reads_out--;
-        return false;
-    }
+    read->place = place;
+    read->block = key.block;
+    read->begin = rg_cache_key_first(&key);
     uint64_t at = get->offset + get->received;
     uint64_t wanted = RG_MIN(rg_cached_end(get), read->begin + RG_CACHE_BLOCK_SIZE);
     wanted -= RG_MIN(wanted, at);

@@ -81,6 +81,14 @@ void rg_target_query_i64(struct rg_target *target, const char *name, int64_t val
     }
     value = value == RG_GENERATION_ABSENT ? 0 : value;
     uint64_t left = value < 0 ? -(uint64_t)value : (uint64_t)value;
+    /* Divisions wait for one another: two of them give four digits. */
+    for (; left >= 10000; left /= 10000) {
+        unsigned four = (unsigned)(left % 10000), high = four / 100, low = four % 100;
+        text[--at] = (char)('0' + low % 10);
+        text[--at] = (char)('0' + low / 10);
+        text[--at] = (char)('0' + high % 10);
+        text[--at] = (char)('0' + high / 10);
+    }
     do {
         text[--at] = (char)('0' + left % 10);
         left /= 10;
