@@ -1,5 +1,5 @@
 /* What a cached object costs: found, read and checked, from the page cache and from the disk, and
- * written behind a miss. Sizes of bodies are as those of images.
+ * written behind a miss. Sizes of bodies are as those of images; small ones are written, too.
  *
  * usage: bench_cache OBJECTS [FOLDER]; the folder is made, and removed again. */
 #include "cache/cache.h"
@@ -18,6 +18,9 @@
 #include <unistd.h>
 
 #define BODY_SIZE 102400
+#define SMALL_SIZE RG_KIB(4)
+/* Small bodies for each large one, so that there is something to measure. */
+#define SMALL_PART 8
 #define MEMORY_SIZE RG_MIB(2)
 /* Reads that are out at a time. */
 #define DEPTH_MAX 16
@@ -127,10 +130,10 @@ static void op_done(struct rg_op *op)
     next_read(bench, slot);
 }
 
-static void report(struct bench *bench, const char *what, uint64_t cpu_ns, uint64_t count)
+static void report(const char *what, uint64_t cpu_ns, uint64_t count, uint64_t wanted)
 {
     printf("%-48s %8.2f us of CPU each, %" PRIu64 " of %" PRIu64 "\n", what,
-           count == 0 ? 0 : (double)cpu_ns / 1e3 / (double)count, count, bench->objects);
+           count == 0 ? 0 : (double)cpu_ns / 1e3 / (double)count, count, wanted);
 }
 
 /* One way to read objects, of several that take turns over all of them. */
@@ -173,31 +176,33 @@ static void turns_run(struct bench *bench, struct turn *turns, unsigned count)
         }
     }
     for (unsigned i = 0; i < count; i++) {
-        report(bench, turns[i].what, turns[i].cpu_ns, turns[i].count);
+        report(turns[i].what, turns[i].cpu_ns, turns[i].count, bench->objects);
         bench->hash = bench_hash_u64(bench->hash, turns[i].count);
     }
 }
 
-static void writes_run(struct bench *bench)
+/* As fast as the disk: what finds no room waits for it, so that nothing is left out. */
+static void writes_run(struct bench *bench, const char *what, uint64_t first, uint64_t count,
+                       size_t size)
 {
     uint64_t taken = 0, begun_ns = bench_cpu_ns();
     char name[64];
-    for (uint64_t i = 0; i < bench->objects; i++) {
+    for (uint64_t i = 0; i < count; i++) {
         struct rg_cache_record record = {
-            .object_size = BODY_SIZE,
-            .object_crc32c = rg_crc32c(0, bench->body, BODY_SIZE),
+            .object_size = size,
+            .object_crc32c = rg_crc32c(0, bench->body, size),
             .has_object_crc32c = true,
         };
-        struct rg_cache_key key = key_of(i, name);
-        taken += rg_cache_write(bench->cache, &key, &record, bench->body, BODY_SIZE);
-        /* As fast as the disk, so that nothing is left out. */
-        if (i % 64 == 63) {
+        struct rg_cache_key key = key_of(first + i, name);
+        bool is_taken = rg_cache_write(bench->cache, &key, &record, bench->body, size);
+        if (!is_taken) {
             rg_cache_flush(bench->cache);
+            is_taken = rg_cache_write(bench->cache, &key, &record, bench->body, size);
         }
+        taken += is_taken;
     }
     rg_cache_flush(bench->cache);
-    report(bench, "written behind (with one CRC32C, and flushes)", bench_cpu_ns() - begun_ns,
-           taken);
+    report(what, bench_cpu_ns() - begun_ns, taken, count);
 }
 
 static void misses_run(struct bench *bench)
@@ -206,10 +211,10 @@ static void misses_run(struct bench *bench)
     struct rg_cache_place place;
     uint64_t misses = 0, begun_ns = bench_cpu_ns();
     for (uint64_t i = 0; i < bench->objects; i++) {
-        struct rg_cache_key key = key_of(i + bench->objects, name);
+        struct rg_cache_key key = key_of(i + (SMALL_PART + 1) * bench->objects, name);
         misses += !rg_cache_find(bench->cache, &key, &place);
     }
-    report(bench, "looked up in vain", bench_cpu_ns() - begun_ns, misses);
+    report("looked up in vain", bench_cpu_ns() - begun_ns, misses, bench->objects);
 }
 
 /* The floors know where everything is. */
@@ -349,38 +354,71 @@ static void page_cache_fill(struct bench *bench)
 
 /* What a miss cannot do without: each body is copied, and many are written at once. Without
  * O_DIRECT each is written by itself, which copies it into the page cache. */
-static void write_run(struct bench *bench, const char *what, const char *folder, bool direct)
+struct floor {
+    const char *what;
+    size_t body_size, batch_size;
+    uint64_t count;
+    bool direct;
+};
+
+static int floor_open(const struct floor *floor, const char *folder)
 {
     char path[4096];
-    uint8_t *batches = aligned_alloc(MEMORY_SIZE, 2 * MEMORY_SIZE);
-    size_t room = MEMORY_SIZE / BODY_SIZE;
-    uint64_t count = 0;
+    uint64_t room = floor->batch_size / floor->body_size;
+    uint64_t size = (floor->count / room + 1) * floor->batch_size;
     snprintf(path, sizeof(path), "%s.floor", folder);
-    int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | (direct ? O_DIRECT : 0), 0600);
-    if (fd < 0 || fallocate(fd, 0, 0, (off_t)((bench->objects / room + 1) * MEMORY_SIZE)) < 0) {
+    int flags = O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | (floor->direct ? O_DIRECT : 0);
+    int fd = open(path, flags, 0600);
+    if (fd < 0 || fallocate(fd, 0, 0, (off_t)size) < 0) {
         perror(path);
         exit(1);
     }
+    (void)unlink(path);
+    return fd;
+}
+
+static void floor_run(struct bench *bench, const struct floor *floor, const char *folder)
+{
+    size_t size = floor->body_size, room = floor->batch_size / size;
+    uint8_t *batches = aligned_alloc(MEMORY_SIZE, 2 * floor->batch_size);
+    uint64_t count = 0;
+    int fd = floor_open(floor, folder);
     RG_ASSERT(batches != NULL);
-    (void)madvise(batches, 2 * MEMORY_SIZE, MADV_HUGEPAGE);
-    memset(batches, 0, 2 * MEMORY_SIZE);
+    (void)madvise(batches, 2 * floor->batch_size, MADV_HUGEPAGE);
+    memset(batches, 0, 2 * floor->batch_size);
     uint64_t begun_ns = bench_cpu_ns();
-    for (uint64_t i = 0; i < bench->objects; i++) {
+    for (uint64_t i = 0; i < floor->count; i++) {
         uint64_t number = i / room;
-        uint8_t *batch = batches + number % 2 * MEMORY_SIZE;
-        if (!direct) {
-            count += pwrite(fd, bench->body, BODY_SIZE, (off_t)(i * BODY_SIZE)) == BODY_SIZE;
+        uint8_t *batch = batches + number % 2 * floor->batch_size;
+        if (!floor->direct) {
+            count += pwrite(fd, bench->body, size, (off_t)(i * size)) == (ssize_t)size;
             continue;
         }
-        memcpy(batch + i % room * BODY_SIZE, bench->body, BODY_SIZE);
-        bool full = i % room == room - 1 || i + 1 == bench->objects;
-        ssize_t put = full ? pwrite(fd, batch, MEMORY_SIZE, (off_t)(number * MEMORY_SIZE)) : 0;
-        count += put == (ssize_t)MEMORY_SIZE ? i % room + 1 : 0;
+        memcpy(batch + i % room * size, bench->body, size);
+        bool full = i % room == room - 1 || i + 1 == floor->count;
+        off_t at = (off_t)(number * floor->batch_size);
+        ssize_t put = full ? pwrite(fd, batch, floor->batch_size, at) : 0;
+        count += put == (ssize_t)floor->batch_size ? i % room + 1 : 0;
     }
-    report(bench, what, bench_cpu_ns() - begun_ns, count);
+    report(floor->what, bench_cpu_ns() - begun_ns, count, floor->count);
     close(fd);
-    (void)unlink(path);
     free(batches);
+}
+
+static void floors_run(struct bench *bench, const char *folder)
+{
+    uint64_t large = bench->objects, small = SMALL_PART * bench->objects;
+    const struct floor floors[] = {
+        {"floor: memcpy, and direct writes of 2 MiB", BODY_SIZE, RG_MIB(2), large, true},
+        {"floor: the same of 8 MiB", BODY_SIZE, RG_MIB(8), large, true},
+        {"floor: write to the page cache", BODY_SIZE, RG_MIB(2), large, false},
+        {"floor: 4 KiB each, direct writes of 2 MiB", SMALL_SIZE, RG_MIB(2), small, true},
+        {"floor: 4 KiB each, direct writes of 8 MiB", SMALL_SIZE, RG_MIB(8), small, true},
+        {"floor: 4 KiB each, to the page cache", SMALL_SIZE, RG_MIB(2), small, false},
+    };
+    for (size_t i = 0; i < RG_ARRAY_LEN(floors); i++) {
+        floor_run(bench, &floors[i], folder);
+    }
 }
 
 /* Pieces of memory that no CPU's cache has, one behind the other. */
@@ -396,7 +434,7 @@ static void memory_run(struct bench *bench)
         memcpy(bench->memory, from + i * 7919 % bench->objects * BODY_SIZE, BODY_SIZE);
         bench->hash ^= bench->memory[i % BODY_SIZE] - 1U;
     }
-    report(bench, "floor: memcpy from memory", bench_cpu_ns() - begun_ns, bench->objects);
+    report("floor: memcpy from memory", bench_cpu_ns() - begun_ns, bench->objects, bench->objects);
     free(from);
 }
 
@@ -462,9 +500,10 @@ int main(int argc, char **argv)
         return 1;
     }
     misses_run(&bench);
-    writes_run(&bench);
-    write_run(&bench, "floor: memcpy, and direct writes of 2 MiB", path, true);
-    write_run(&bench, "floor: write to the page cache", path, false);
+    writes_run(&bench, "written behind, with one CRC32C", 0, bench.objects, BODY_SIZE);
+    writes_run(&bench, "4 KiB each, written behind", bench.objects, SMALL_PART * bench.objects,
+               SMALL_SIZE);
+    floors_run(&bench, path);
     places_find(&bench);
     disk_turns(&bench);
     page_cache_fill(&bench);

@@ -9,8 +9,9 @@ second of the client's CPU time, in the first epoch, which fills the cache, and 
 The emulator serves on core 0 over TLS, the client runs on core 1, in a process of its own without workers, and its start
 is not counted. What is not installed is left out. With --half nothing is compared: ringest reads with a cache that
 holds half of the objects, and its hits of each epoch are told. With --misses it is what a miss costs: `ringest bench get`
-of objects that the cache has not, with the cache and without, in turns; the CPU time of whole processes, whose threads write
-behind, until the last byte is written.
+of objects that the cache has not, with the cache and without, in turns. It is the CPU time of whole processes, whose
+threads write behind, until the last byte is written: of all objects less that of a quarter of them, so that what a start
+costs drops out, which is told beside.
 
     cache.py [--program FILE] [--python FILE] [--package DIR] [--objects N] [--size BYTES] [--folder DIR] [--half]
              [--misses [--rounds N]]"""
@@ -189,35 +190,43 @@ def show(name, told, more):
         )
 
 
-def get_us(options, server, folder):
-    """CPU time of a process that gets each object once; `folder`: with a cache there."""
-    command = [options.program, "bench", "get", "gs://bench/part-", *server.options(), "--threads", "1", "--json"]
-    command += ["--count", str(options.objects), *(["--option", f"cache={folder}"] if folder else [])]
-    process = subprocess.Popen(common.pinned(1, command), env=common.environment(), stdout=subprocess.PIPE)
-    told = json.loads(process.stdout.read())
-    _, status, used = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode or told["errors"]:
-        common.die(f"{' '.join(command)} ended with {process.returncode}, {told['errors']} errors")
-    return (used.ru_utime + used.ru_stime) * 1e6 / options.objects
+def get_us(options, server, count, cached):
+    """CPU time of a process that gets so many objects once each, and how many of them a cache has kept then."""
+    with tempfile.TemporaryDirectory(dir=options.folder) as folder:
+        command = [options.program, "bench", "get", "gs://bench/part-", *server.options(), "--threads", "1", "--json"]
+        command += ["--count", str(count), *(["--option", f"cache={folder}"] if cached else [])]
+        common.touch_memory()
+        process = subprocess.Popen(common.pinned(1, command), env=common.environment(), stdout=subprocess.PIPE)
+        told = json.loads(process.stdout.read())
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode or told["errors"]:
+            common.die(f"{' '.join(command)} ended with {process.returncode}, {told['errors']} errors")
+        kept = sum(entry.stat().st_size for entry in os.scandir(folder)) // options.size
+    return (used.ru_utime + used.ru_stime) * 1e6, min(kept, count)
+
+
+def spread(values):
+    """Quartiles, in percent."""
+    low, middle, high = statistics.quantiles(values, n=4) if len(values) > 1 else values * 3
+    return f"{middle:+.1%} (quartiles {low:+.1%}, {high:+.1%})"
 
 
 def misses(options, server):
-    bare, cached, ratios = [], [], []
+    few, many = options.objects // 4, options.objects
+    each, starts, kept = {False: [], True: []}, {False: [], True: []}, []
     for number in range(options.rounds):
-        with tempfile.TemporaryDirectory(dir=options.folder) as folder:
-            os.chmod(folder, 0o700)
-            turns = [
-                lambda: bare.append(get_us(options, server, None)),
-                lambda: cached.append(get_us(options, server, folder)),
-            ]
-            for turn in turns if number % 2 else reversed(turns):
-                turn()
-        ratios.append(cached[-1] / bare[-1])
-    low, middle, high = statistics.quantiles(ratios, n=4) if len(ratios) > 1 else ratios * 3
+        for cached in (False, True) if number % 2 else (True, False):
+            (first, _), (second, has) = (get_us(options, server, count, cached) for count in (few, many))
+            each[cached].append((second - first) / (many - few))
+            starts[cached].append((first - few * each[cached][-1]) / 1000)
+            kept += [has] if cached else []
+    bare, with_cache = (statistics.median(each[cached]) for cached in (False, True))
     print(
-        f"{options.size} bytes: {statistics.median(bare):.1f} us of CPU each without, {statistics.median(cached):.1f} with; "
-        f"{middle - 1:+.1%} (quartiles {low - 1:+.1%}, {high - 1:+.1%}; {len(ratios)} rounds in turns)"
+        f"{options.size} bytes: {bare:.1f} us of CPU each without, {with_cache:.1f} with; "
+        f"{spread([cached / bare - 1 for bare, cached in zip(each[False], each[True], strict=True)])}, {options.rounds} "
+        f"rounds in turns; {statistics.median(kept) / many:.0%} kept; to start and end "
+        f"{statistics.median(starts[False]):.1f} and {statistics.median(starts[True]):.1f} ms"
     )
 
 
