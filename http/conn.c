@@ -181,7 +181,7 @@ static void request_pump(struct rg_conn *conn)
                 upload_took(conn, size);
                 rg_transport_send_from(transport, data, size);
             } else {
-                rg_transport_flush(transport);
+                rg_transport_flush_more(transport);
             }
             return;
         }

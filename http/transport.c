@@ -666,9 +666,8 @@ ssize_t rg_transport_write(struct rg_transport *transport, const void *data, siz
     return taken;
 }
 
-void rg_transport_flush(struct rg_transport *transport)
+static void flushed(struct rg_transport *transport, int rc)
 {
-    int rc = rg_transport_output_flush(&transport->output, transport->tunnel);
     if (RG_LIKELY(rc == 0) || is_closing(transport)) {
         return;
     }
@@ -678,6 +677,16 @@ void rg_transport_flush(struct rg_transport *transport)
         transport_fail_tunnel(transport);
     }
     tell_later(transport);
+}
+
+void rg_transport_flush(struct rg_transport *transport)
+{
+    flushed(transport, rg_transport_output_flush(&transport->output, transport->tunnel));
+}
+
+void rg_transport_flush_more(struct rg_transport *transport)
+{
+    flushed(transport, rg_transport_output_flush_more(&transport->output, transport->tunnel));
 }
 
 void rg_transport_send_from(struct rg_transport *transport, const void *data, size_t size)

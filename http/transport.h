@@ -141,6 +141,8 @@ ssize_t rg_transport_write(struct rg_transport *transport, const void *data, siz
                            bool large);
 /* Sends what was written. Harmless when there is nothing or a send is in flight. */
 void rg_transport_flush(struct rg_transport *transport);
+/* The same before rg_transport_send_from, which is to follow in on_sent: both go in one segment. */
+void rg_transport_flush_more(struct rg_transport *transport);
 /* Plain transports with nothing buffered: sends from the owner's memory, which must stay until
  * on_sent or on_closed. */
 void rg_transport_send_from(struct rg_transport *transport, const void *data, size_t size);

@@ -122,7 +122,7 @@ static int flush_wrapped(struct rg_transport_output *output, struct rg_tunnel *t
     return 0;
 }
 
-int rg_transport_output_flush(struct rg_transport_output *output, struct rg_tunnel *tunnel)
+static int output_flush(struct rg_transport_output *output, struct rg_tunnel *tunnel, bool more)
 {
     struct rg_send_buffer *buffer = output->buffer;
     if (output->state != RG_TRANSPORT_FILLING || buffer->size == 0) {
@@ -132,9 +132,24 @@ int rg_transport_output_flush(struct rg_transport_output *output, struct rg_tunn
         return flush_wrapped(output, tunnel);
     }
     buffer->sending = buffer->size;
-    rg_op_send(output->shared->loop, &output->op, output->socket, buffer->data, buffer->size);
+    struct rg_loop *loop = output->shared->loop;
+    if (more) {
+        rg_op_send_more(loop, &output->op, output->socket, buffer->data, buffer->size);
+    } else {
+        rg_op_send(loop, &output->op, output->socket, buffer->data, buffer->size);
+    }
     output_enter(output, RG_TRANSPORT_SENDING);
     return 0;
+}
+
+int rg_transport_output_flush(struct rg_transport_output *output, struct rg_tunnel *tunnel)
+{
+    return output_flush(output, tunnel, false);
+}
+
+int rg_transport_output_flush_more(struct rg_transport_output *output, struct rg_tunnel *tunnel)
+{
+    return output_flush(output, tunnel, true);
 }
 
 void rg_transport_output_lend(struct rg_transport_output *output, const void *data, size_t size)

@@ -66,6 +66,8 @@ int rg_transport_output_take(struct rg_transport_output *output, const struct rg
  * a send is in flight, or one has failed. 0; -ENOMEM, or -ECONNABORTED: the tunnel failed. Then
  * what was there is dropped. */
 int rg_transport_output_flush(struct rg_transport_output *output, struct rg_tunnel *tunnel);
+/* The same where more follows at once: see rg_op_send_more. */
+int rg_transport_output_flush_more(struct rg_transport_output *output, struct rg_tunnel *tunnel);
 /* Sends from the owner's memory. EMPTY only. */
 void rg_transport_output_lend(struct rg_transport_output *output, const void *data, size_t size);
 /* The send is done: EMPTY, or FILLING where more is to be flushed, or FAILED. */

@@ -214,8 +214,8 @@ static int32_t connect_result(const struct rg_socket *socket)
 static bool finish_send(struct rg_op *op)
 {
     struct rg_socket *socket = op->socket;
-    int32_t sent =
-        rg_fd_send(socket->fd, (const uint8_t *)op->data + op->progress, op->size - op->progress);
+    int32_t sent = rg_fd_send(socket->fd, (const uint8_t *)op->data + op->progress,
+                              op->size - op->progress, op->more);
     /* Unlike receiving, a hang-up does not matter here: the peer may have ended its own side and
      * read on, and an error would have been the result. */
     if (sent == -EAGAIN) {

@@ -613,13 +613,26 @@ void rg_op_recv_into(struct rg_loop *loop, struct rg_op *op, struct rg_socket *s
     op_start(loop, op, socket, RG_OP_RECV_INTO);
 }
 
-void rg_op_send(struct rg_loop *loop, struct rg_op *op, struct rg_socket *socket, const void *data,
-                size_t size)
+static void send_start(struct rg_loop *loop, struct rg_op *op, struct rg_socket *socket,
+                       const void *data, size_t size, bool more)
 {
     RG_ASSERT(data != NULL && size > 0 && size <= RG_OP_SIZE_MAX);
     op->data = (void *)data;
     op->size = size;
+    op->more = more;
     op_start(loop, op, socket, RG_OP_SEND);
+}
+
+void rg_op_send(struct rg_loop *loop, struct rg_op *op, struct rg_socket *socket, const void *data,
+                size_t size)
+{
+    send_start(loop, op, socket, data, size, false);
+}
+
+void rg_op_send_more(struct rg_loop *loop, struct rg_op *op, struct rg_socket *socket,
+                     const void *data, size_t size)
+{
+    send_start(loop, op, socket, data, size, true);
 }
 
 static void read_start(struct rg_loop *loop, struct rg_op *op, uint64_t offset, void *data,

@@ -66,6 +66,7 @@ struct rg_op {
     void *data;
     size_t size;
     uint32_t progress; /* bytes of a SEND that earlier system calls took */
+    bool more;         /* SEND: in, see rg_op_send_more */
     int file;          /* READ_FILE */
     bool waited;       /* out: for a disk */
     int file_direct;   /* READ_FILE: for what the page cache has not; -1: the same file */
@@ -102,6 +103,10 @@ void rg_op_recv_into(struct rg_loop *loop, struct rg_op *op, struct rg_socket *s
 /* Sends all of data[0..size), which must stay until the op is done. result: size, or an error. */
 void rg_op_send(struct rg_loop *loop, struct rg_op *op, struct rg_socket *socket, const void *data,
                 size_t size);
+/* The same for bytes that another send follows at once: the system may wait for it, so that both go
+ * in one segment and the peer is woken once. */
+void rg_op_send_more(struct rg_loop *loop, struct rg_op *op, struct rg_socket *socket,
+                     const void *data, size_t size);
 /* Reads up to `size` bytes of a regular file at `offset` to `data`, without holding up the loop
  * where the disk is slow. What the page cache has is read when the owner is about to run, and in
  * the CPU's cache then. result: bytes, also fewer than asked for; 0: the file ends there. It

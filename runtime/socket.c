@@ -125,12 +125,12 @@ int32_t rg_fd_recv(int fd, void *data, size_t size)
     return got < 0 ? -errno : (int32_t)got;
 }
 
-int32_t rg_fd_send(int fd, const void *data, size_t size)
+int32_t rg_fd_send(int fd, const void *data, size_t size, bool more)
 {
     RG_ASSERT(size > 0 && size <= INT32_MAX);
     ssize_t sent;
     do {
-        sent = send(fd, data, size, MSG_DONTWAIT | MSG_NOSIGNAL);
+        sent = send(fd, data, size, MSG_DONTWAIT | MSG_NOSIGNAL | (more ? MSG_MORE : 0));
     } while (sent < 0 && errno == EINTR);
     return sent < 0 ? -errno : (int32_t)sent;
 }

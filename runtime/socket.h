@@ -34,7 +34,8 @@ void rg_scratch_unmap(uint8_t *scratch);
 /* -errno of the call, or its result. None of them blocks, and none raises SIGPIPE; the socket to
  * accept from is non-blocking. */
 int32_t rg_fd_recv(int fd, void *data, size_t size);
-int32_t rg_fd_send(int fd, const void *data, size_t size);
+/* `more`: see rg_op_send_more. */
+int32_t rg_fd_send(int fd, const void *data, size_t size, bool more);
 int32_t rg_fd_accept(int fd, int flags);
 
 #endif

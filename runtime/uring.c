@@ -325,7 +325,7 @@ static void uring_socket_close(void *self, struct rg_socket *socket, bool reset)
 /* True: the result is final; all is sent, or nothing more can be. */
 static bool send_now(struct rg_op *op)
 {
-    op->result = rg_fd_send(op->socket->fd, op->data, op->size);
+    op->result = rg_fd_send(op->socket->fd, op->data, op->size, op->more);
     if (op->result == -EAGAIN) {
         return false;
     }
@@ -382,7 +382,8 @@ static void uring_start(void *self, struct rg_op *op)
     case RG_OP_SEND:
         /* MSG_WAITALL: the kernel itself continues after a short send. */
         io_uring_prep_send(sqe, fd, (const uint8_t *)op->data + op->progress,
-                           op->size - op->progress, MSG_NOSIGNAL | MSG_WAITALL);
+                           op->size - op->progress,
+                           MSG_NOSIGNAL | MSG_WAITALL | (op->more ? MSG_MORE : 0));
         break;
     case RG_OP_READ_FILE:
         io_uring_prep_read(sqe, fd, op->data, (unsigned)op->size, op->offset);

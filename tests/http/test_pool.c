@@ -411,7 +411,7 @@ static void fill_socket(void *context)
     static const uint8_t filler[RG_KIB(64)];
     int32_t sent;
     do {
-        sent = rg_fd_send(conn->transport.socket.fd, filler, sizeof(filler));
+        sent = rg_fd_send(conn->transport.socket.fd, filler, sizeof(filler), false);
     } while (sent > 0);
     RG_ASSERT(sent == -EAGAIN);
 }

@@ -147,6 +147,33 @@ static void test_lent_memory_is_sent_without_a_buffer(void)
     end_close(&end);
 }
 
+static void head_run(void *context)
+{
+    struct end *end = context;
+    write_text(end, "head");
+    RG_ASSERT(rg_transport_output_flush_more(&end->output, NULL) == 0);
+    RG_ASSERT(end->output.state == RG_TRANSPORT_SENDING && end->output.op.more);
+}
+
+static void body_run(void *context)
+{
+    struct end *end = context;
+    lend_run(end);
+    RG_ASSERT(!end->output.op.more);
+}
+
+static void test_lent_memory_follows_what_waits_for_it(void)
+{
+    struct end end;
+    end_open(&end);
+    rg_loop_call(end.loop, head_run, &end);
+    sends_await(&end, 1);
+    rg_loop_call(end.loop, body_run, &end);
+    sends_await(&end, 2);
+    check_received(&end, "headlent");
+    end_close(&end);
+}
+
 static void append_run(void *context)
 {
     struct end *end = context;
@@ -237,6 +264,7 @@ int main(int argc, char **argv)
         RG_TEST(test_what_is_written_during_a_send_is_sent_behind_it),
         RG_TEST(test_a_full_buffer_takes_no_more),
         RG_TEST(test_lent_memory_is_sent_without_a_buffer),
+        RG_TEST(test_lent_memory_follows_what_waits_for_it),
         RG_TEST(test_what_tls_says_is_put_behind_what_is_there),
         RG_TEST(test_a_buffer_that_stays_empty_is_returned),
         RG_TEST(test_nothing_follows_a_send_that_failed),

@@ -6,7 +6,9 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <linux/sockios.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -72,16 +74,33 @@ static void test_nothing_blocks_and_errors_are_values(void)
     char byte;
     make_connection(fds);
     RG_CHECK_EQ(rg_fd_recv(fds[0], &byte, 1), -EAGAIN);
-    RG_CHECK_EQ(rg_fd_send(fds[1], "x", 1), 1);
+    RG_CHECK_EQ(rg_fd_send(fds[1], "x", 1, false), 1);
     wait_readable(fds[0]);
     RG_CHECK_EQ(rg_fd_recv(fds[0], &byte, 1), 1);
     RG_CHECK_EQ(byte, 'x');
     int32_t sent;
     char block[4096] = {0};
     do {
-        sent = rg_fd_send(fds[0], block, sizeof(block));
+        sent = rg_fd_send(fds[0], block, sizeof(block), false);
     } while (sent > 0);
     RG_CHECK_EQ(sent, -EAGAIN);
+    rg_fd_close(fds[0], false);
+    close(fds[1]);
+}
+
+/* The system sends them all the same after a while, so it is tried until it was seen in time. */
+static void test_bytes_before_more_wait_for_it(void)
+{
+    int fds[2], unsent = 0;
+    char got[8];
+    make_connection(fds);
+    while (unsent != 4) {
+        RG_CHECK_EQ(rg_fd_send(fds[0], "head", 4, true), 4);
+        RG_CHECK_EQ(ioctl(fds[0], SIOCOUTQNSD, &unsent), 0);
+        RG_CHECK_EQ(rg_fd_send(fds[0], "body", 4, false), 4);
+        RG_CHECK_EQ(recv(fds[1], got, sizeof(got), MSG_WAITALL), 8);
+        RG_CHECK_MEM(got, sizeof(got), "headbody", 8);
+    }
     rg_fd_close(fds[0], false);
     close(fds[1]);
 }
@@ -92,7 +111,7 @@ static uint64_t fill(int fd)
     static const uint8_t block[RG_KIB(64)];
     uint64_t taken = 0;
     int32_t sent;
-    while ((sent = rg_fd_send(fd, block, sizeof(block))) > 0) {
+    while ((sent = rg_fd_send(fd, block, sizeof(block), false)) > 0) {
         taken += (uint64_t)sent;
     }
     RG_CHECK_EQ(sent, -EAGAIN);
@@ -146,7 +165,7 @@ static void test_a_closed_peer_is_an_error_and_no_signal(void)
     wait_readable(fds[1]);
     char byte;
     RG_CHECK_EQ(rg_fd_recv(fds[1], &byte, 1), -ECONNRESET);
-    RG_CHECK_EQ(rg_fd_send(fds[1], "x", 1), -EPIPE);
+    RG_CHECK_EQ(rg_fd_send(fds[1], "x", 1, false), -EPIPE);
     close(fds[1]);
 }
 
@@ -201,6 +220,7 @@ int main(int argc, char **argv)
     static const struct rg_test tests[] = {
         RG_TEST(test_where_connections_begin),
         RG_TEST(test_nothing_blocks_and_errors_are_values),
+        RG_TEST(test_bytes_before_more_wait_for_it),
         RG_TEST(test_what_the_peer_has_taken_is_seen),
         RG_TEST(test_a_closed_peer_is_an_error_and_no_signal),
         RG_TEST(test_an_orderly_close_is_seen_as_the_end),
