@@ -5,7 +5,7 @@
 
 A cell is a verb, a size, TLS or plain, and how many requests are in flight. For each variant one process (turns.c) keeps its
 connections open, and they take turns: in a round each works for a slice of time while the others sleep, so that what else the
-machine does meets all of them alike. A variant is a backend, or PROGRAM:BACKEND for a build of your own. Printed are the medians
+machine does meets all of them alike. The order is by chance: who works twice in a row has its caches still. A variant is a backend, or PROGRAM:BACKEND for a build of your own. Printed are the medians
 of the ratios to the last variant in the same round, with their quartiles; passes of the loop and switches of threads for each request.
 
 --calls has perf count system calls of each, and what the ring does."""
@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import random
 import signal
 import statistics
 import subprocess
@@ -140,8 +141,8 @@ def measure(cell, options):
         loads = [stack.enter_context(Load(variant, cell, server, options)) for variant in options.variants]
         for load in loads * WARM_UP_SLICES:
             load.turn(options.slice_ms)
-        for number in range(options.rounds):
-            for load in loads if number % 2 else loads[::-1]:
+        for _ in range(options.rounds):
+            for load in random.sample(loads, len(loads)):
                 load.measure(options.slice_ms)
         report(cell, loads)
         if options.calls:
