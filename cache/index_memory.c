@@ -82,11 +82,13 @@ int rg_cache_index_memory_make(struct rg_cache_index_memory *memory, const char 
     return 0;
 }
 
-/* Of this user alone. */
+/* Of this user alone, and not plainly of another program: that one may go by how many have its own
+ * attached, and does not expect us among them. */
 static bool is_own(const struct shmid_ds *status)
 {
     return status->shm_perm.uid == geteuid() && (status->shm_perm.mode & 0777) == MODE &&
-           status->shm_segsz >= HEAD_SIZE;
+           status->shm_perm.__key == IPC_PRIVATE && status->shm_segsz > HEAD_SIZE &&
+           (status->shm_segsz - HEAD_SIZE) % RG_CACHE_LINE_SIZE == 0;
 }
 
 /* 0 and the head of a segment that may be anybody's, attached; -ENOENT: it is none of ours, or

@@ -80,6 +80,29 @@ static void test_what_nobody_has_and_no_file_names_is_swept(void)
     RG_CHECK_EQ(shmctl(foreign, IPC_RMID, NULL), 0);
 }
 
+/* Some programs take a segment that somebody has attached for one that is in use. */
+static void test_what_is_plainly_anothers_is_not_attached(void)
+{
+    key_t key = (key_t)(rg_test_random() | 1);
+    const int all[] = {
+        shmget(key, 65536, IPC_CREAT | IPC_EXCL | 0600),
+        shmget(IPC_PRIVATE, 65536 + 64, IPC_CREAT | 0600),
+        shmget(IPC_PRIVATE, 65536, IPC_CREAT | 0644),
+    };
+    struct rg_cache_index_memory memory;
+    struct rg_cache_nonce nonce = {{1}};
+    swept_id = -1;
+    rg_cache_index_memory_sweep(is_other);
+    for (unsigned i = 0; i < RG_ARRAY_LEN(all); i++) {
+        struct shmid_ds status;
+        RG_CHECK(all[i] >= 0);
+        RG_CHECK_EQ(rg_cache_index_memory_attach(&memory, all[i], &nonce, 30), -ENOENT);
+        RG_CHECK_EQ(shmctl(all[i], IPC_STAT, &status), 0);
+        RG_CHECK_EQ(shmctl(all[i], IPC_RMID, NULL), 0);
+        RG_CHECK(status.shm_lpid != getpid());
+    }
+}
+
 /* The kernel detaches what a killed process had. */
 static void test_a_process_that_is_killed_holds_nothing(void)
 {
@@ -122,6 +145,7 @@ int main(int argc, char **argv)
         RG_TEST(test_what_one_writes_another_reads),
         RG_TEST(test_what_is_not_attached),
         RG_TEST(test_what_nobody_has_and_no_file_names_is_swept),
+        RG_TEST(test_what_is_plainly_anothers_is_not_attached),
         RG_TEST(test_a_process_that_is_killed_holds_nothing),
         RG_TEST(test_memory_of_one_process),
     };
