@@ -248,6 +248,28 @@ static void test_memory_that_no_file_names_is_swept(void)
     cache_case_close(&c);
 }
 
+/* It has its memory as long as its file is there. */
+static void test_the_memory_of_another_version_stays(void)
+{
+    const uint32_t version = RG_CACHE_INDEX_VERSION + 1;
+    struct cache_case c;
+    cache_case_open(&c);
+    struct rg_cache_index_file own = file_of(&c);
+    RG_CHECK_EQ(try(&c, &own, 16), 0);
+    int id = own.memory.id;
+    RG_CHECK_EQ(
+        pwrite(own.fd, &version, sizeof(version), offsetof(struct rg_cache_index_header, version)),
+        sizeof(version));
+    rg_cache_index_file_close(&own);
+    rg_cache_index_file_sweep(&own);
+    RG_CHECK(memory_is_there(id));
+    RG_CHECK_EQ(unlink(own.path), 0);
+    do { /* as above */
+        rg_cache_index_file_sweep(&own);
+    } while (memory_is_there(id));
+    cache_case_close(&c);
+}
+
 /* The folder is one of many programs. */
 static void test_what_only_has_the_name_of_an_index_stays(void)
 {
@@ -295,6 +317,7 @@ int main(int argc, char **argv)
         RG_TEST(test_what_is_refused),
         RG_TEST(test_what_is_left_of_other_caches_is_swept),
         RG_TEST(test_memory_that_no_file_names_is_swept),
+        RG_TEST(test_the_memory_of_another_version_stays),
         RG_TEST(test_what_only_has_the_name_of_an_index_stays),
         RG_TEST(test_memory_without_a_name),
     };
