@@ -61,17 +61,19 @@ static int fd_track(int fd)
     return fd >= 0 ? rg_fd_track(fd) : -errno;
 }
 
+/* The table of segments takes memory as it is filled: whoever finds none is told by the system
+ * call. */
 static int file_fill(int fd, const struct rg_cache_index_memory *memory)
 {
     struct rg_cache_index_header header = header_wanted;
     header.lines = memory->lines;
     header.memory_id = memory->id;
     header.memory_nonce = memory->nonce;
-    if (fchmod(fd, 0600) < 0 || fallocate(fd, 0, 0, (off_t)rg_cache_index_file_size()) < 0) {
+    if (fchmod(fd, 0600) < 0 || ftruncate(fd, (off_t)rg_cache_index_file_size()) < 0) {
         return -errno;
     }
     ssize_t size = pwrite(fd, &header, sizeof(header), 0);
-    return size == (ssize_t)sizeof(header) ? 0 : -EIO;
+    return size == (ssize_t)sizeof(header) ? 0 : size < 0 ? -errno : -EIO;
 }
 
 static int nameless_open(const char *share)
@@ -290,15 +292,18 @@ static void sweep_one(int folder, const char *name)
     rg_fd_drop(fd);
 }
 
-/* Whether the file that a segment of memory is for says that it is this one. */
+/* Whether the file that a segment of memory is for says that it is this one. What one of another
+ * version says is not known. */
 static bool is_named(const char *path, int id, const struct rg_cache_nonce *nonce)
 {
     struct rg_cache_index_header header;
     rg_fd_hold();
     int fd = fd_track(open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
     rg_fd_release();
-    bool named = fd >= 0 && header_read(fd, &header) && header.memory_id == id &&
-                 memcmp(&header.memory_nonce, nonce, sizeof(*nonce)) == 0;
+    bool named = fd >= 0 && is_index(fd);
+    if (named && header_read(fd, &header)) {
+        named = header.memory_id == id && memcmp(&header.memory_nonce, nonce, sizeof(*nonce)) == 0;
+    }
     rg_fd_drop(fd);
     return named;
 }

@@ -189,6 +189,12 @@ static void test_it_grows(void)
            (double)(bytes - rg_cache_index_file_size()) / (double)count);
     RG_CHECK(found * 1000 >= count * 995);
     RG_CHECK(bytes - rg_cache_index_file_size() <= 24 * count);
+    struct rg_cache_index_file file = file_get(&c);
+    struct stat status;
+    RG_CHECK_EQ(fstat(file.fd, &status), 0);
+    RG_CHECK_EQ(status.st_size, rg_cache_index_file_size());
+    RG_CHECK(status.st_blocks * 512 <= 16 * 4096);
+    rg_cache_index_file_close(&file);
     RG_CHECK(objects * 100 >= count * 95 && objects * 100 <= count * 105);
     RG_CHECK(rg_cache_index_refresh(other));
     RG_CHECK_EQ(count_found(other, 0, 1000), count_found(index, 0, 1000));
