@@ -234,7 +234,8 @@ static int line_open(const struct rg_memory_line *line)
     int rc = file_check(path, line->size);
     int fd = rc == 0 ? link_open(0, path, O_RDONLY | O_NONBLOCK) : rc;
     rg_fd_drop(path);
-    if (fd >= 0 && (fcntl(fd, F_GET_SEALS) & SEALS) != SEALS) {
+    int seals = fd >= 0 ? fcntl(fd, F_GET_SEALS) : 0;
+    if (fd >= 0 && (seals < 0 || (seals & SEALS) != SEALS)) {
         rc = -EPERM;
     } else if (fd >= 0) {
         rc = file_check(fd, line->size); /* which may have changed until it was sealed */
