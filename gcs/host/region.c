@@ -58,9 +58,27 @@ static int fail(struct opening *opening, int rc, const char *format, ...)
     return rc;
 }
 
-static int fail_system(struct opening *opening, int error, const char *what)
+static int fail_looking(struct opening *opening, int error)
 {
-    return fail(opening, -error, "%s cannot be %s: %s", opening->path, what, rg_error_text(error));
+    return fail(opening, -error, "%s cannot be looked at: %s", opening->path, rg_error_text(error));
+}
+
+static int fail_making(struct opening *opening, int error)
+{
+    bool is_full = error == ENOSPC || error == EDQUOT, is_short = error == EMFILE;
+    return fail(opening, -error, "%s cannot be made: %s; %s", opening->path, rg_error_text(error),
+                is_short  ? "raise ulimit -n"
+                : is_full ? "make room there, or name another folder in RINGEST_SHARING"
+                          : "name another folder in RINGEST_SHARING");
+}
+
+/* The name is taken by something else. */
+static int fail_opening(struct opening *opening, int error)
+{
+    bool is_there = error == ELOOP || error == EISDIR || error == ENXIO;
+    return fail(opening, -error, "%s cannot be opened: %s%s", opening->path,
+                error == ELOOP ? "it is a symbolic link" : rg_error_text(error),
+                is_there ? "; remove it" : "");
 }
 
 const char *rg_host_folder(const char *text)
@@ -100,7 +118,7 @@ static int status_check(struct opening *opening, int fd)
 {
     struct stat stat;
     if (fstat(fd, &stat) < 0) {
-        return fail_system(opening, errno, "looked at");
+        return fail_looking(opening, errno);
     }
     if (!S_ISREG(stat.st_mode) || stat.st_nlink != 1) {
         return fail(opening, -EPERM, "%s is not a file with one name; remove it", opening->path);
@@ -145,7 +163,7 @@ static int folder_check(struct opening *opening, int fd)
 {
     struct statfs system;
     if (fstatfs(fd, &system) < 0) {
-        return fail_system(opening, errno, "looked at");
+        return fail_looking(opening, errno);
     }
     if (system.f_type != TMPFS_MAGIC) {
         return fail(opening, -EINVAL,
@@ -167,10 +185,10 @@ static int file_fill(struct opening *opening, int fd)
     /* Against a umask that takes from the owner. */
     if (fchmod(fd, 0600) < 0 || fallocate(fd, 0, 0, RG_HOST_TAKEN_SIZE) < 0 ||
         ftruncate(fd, RG_HOST_REGION_SIZE) < 0) {
-        return fail_system(opening, errno, "made");
+        return fail_making(opening, errno);
     }
     ssize_t size = pwrite(fd, &header_wanted, sizeof(header_wanted), 0);
-    return size == (ssize_t)sizeof(header_wanted) ? 0 : fail_system(opening, EIO, "made");
+    return size == (ssize_t)sizeof(header_wanted) ? 0 : fail_making(opening, EIO);
 }
 
 /* The descriptor of a new file that has its name. -EEXIST: another was first. */
@@ -178,14 +196,14 @@ static int file_make(struct opening *opening)
 {
     int fd = fd_open(opening->folder, O_TMPFILE);
     if (fd < 0) {
-        return fail_system(opening, -fd, "made");
+        return fail_making(opening, -fd);
     }
     int rc = file_fill(opening, fd);
     if (rc == 0) {
         char nameless[32];
         snprintf(nameless, sizeof(nameless), "/proc/self/fd/%d", fd);
         if (linkat(AT_FDCWD, nameless, AT_FDCWD, opening->path, AT_SYMLINK_FOLLOW) < 0) {
-            rc = fail_system(opening, errno, "made");
+            rc = fail_making(opening, errno);
         }
     }
     if (rc < 0) {
@@ -201,7 +219,7 @@ static int file_open(struct opening *opening)
     /* Does not wait for the other end of what may be a pipe. */
     int fd = fd_open(opening->path, O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0) {
-        return fail_system(opening, -fd, fd == -ELOOP ? "used, it is a symbolic link" : "opened");
+        return fail_opening(opening, -fd);
     }
     int rc = folder_check(opening, fd);
     rc = rc == 0 ? region_check(opening, fd) : rc;

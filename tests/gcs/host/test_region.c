@@ -127,8 +127,11 @@ static void test_what_is_not_used(void)
     RG_CHECK_EQ(link(c.path, other), 0);
     check_refused(&c, "is not a file with one name");
     RG_CHECK_EQ(symlink(other, c.path), 0);
-    check_refused(&c, "symbolic link");
+    check_refused(&c, "symbolic link; remove it");
     RG_CHECK_EQ(unlink(other), 0);
+    RG_CHECK_EQ(mkdir(c.path, 0700), 0);
+    check_refused(&c, "Is a directory; remove it");
+    RG_CHECK_EQ(rmdir(c.path), 0);
     RG_CHECK_EQ(mkfifo(c.path, 0600), 0);
     check_refused(&c, "is not a file with one name");
     if (geteuid() == 0) {
@@ -146,6 +149,7 @@ static void test_folders_that_are_not_used(void)
     RG_CHECK(rg_host_region_open(&region, "/proc", why, sizeof(why)) < 0);
     RG_CHECK(rg_host_region_open(&region, "/nowhere/at/all", why, sizeof(why)) == -ENOENT);
     RG_CHECK_CONTAINS(why, "/nowhere/at/all");
+    RG_CHECK_CONTAINS(why, "name another folder in RINGEST_SHARING");
     memset(name, 'x', sizeof(name));
     name[0] = '/';
     name[sizeof(name) - 1] = '\0';
@@ -175,6 +179,7 @@ static void test_a_full_folder(void)
     }
     RG_CHECK_EQ(region_case_try(&c, &region), -ENOSPC);
     RG_CHECK_CONTAINS(c.why, "cannot be made");
+    RG_CHECK_CONTAINS(c.why, "make room there, or name another folder in RINGEST_SHARING");
     RG_CHECK_EQ(umount(c.folder), 0);
     region_case_close(&c);
 }
