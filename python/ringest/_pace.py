@@ -52,18 +52,85 @@ def parse(pace: Any) -> int | str | None:
     return rate
 
 
+class _Group:
+    """A control group, which may have a limit of CPU time."""
+
+    def __init__(self, folder: Path):
+        self._folder = folder
+
+    def allowed(self) -> float | None:
+        """CPUs that it may use at once, if that is limited."""
+        try:
+            quota, period = (self._folder / "cpu.max").read_text("ascii").split()
+            return int(quota) / int(period)
+        except (OSError, ValueError, ZeroDivisionError):
+            return None
+
+    def used(self) -> float:
+        """CPU seconds; _UNKNOWN: it is not told."""
+        try:
+            found = re.search(r"^usage_usec (\d+)", (self._folder / "cpu.stat").read_text("ascii"), re.MULTILINE)
+        except (OSError, ValueError):
+            return _UNKNOWN
+        return int(found[1]) / 1e6 if found is not None else _UNKNOWN
+
+
+class _FirstGroup(_Group):
+    """The same of version 1, whose controllers have a folder each."""
+
+    def __init__(self, folder: Path, accounts: Path):
+        super().__init__(folder)
+        self._accounts = accounts
+
+    def allowed(self) -> float | None:
+        try:
+            quota, period = (
+                int((self._folder / f"cpu.cfs_{name}_us").read_text("ascii")) for name in ("quota", "period")
+            )
+            return quota / period if quota > 0 else None
+        except (OSError, ValueError, ZeroDivisionError):
+            return None
+
+    def used(self) -> float:
+        try:
+            return int((self._accounts / "cpuacct.usage").read_text("ascii")) / 1e9
+        except (OSError, ValueError):
+            return _UNKNOWN
+
+
+def _upwards(mount: Path, path: str) -> list[Path]:
+    """A group, and those that it is in; a container may see its own as the mount itself."""
+    parts = [each for each in path.split("/") if each]
+    return [mount.joinpath(*parts[:count]) for count in range(len(parts), -1, -1)]
+
+
+def _groups(root: str | os.PathLike[str]) -> list[_Group]:
+    """Those of this process. As runtime/cpu_quota.c finds them."""
+    mount, paths = Path(root, "sys/fs/cgroup"), {"": "/"}
+    try:
+        for line in Path(root, "proc/self/cgroup").read_text(errors="replace").splitlines():
+            _, controllers, path = line.split(":", 2)
+            paths |= dict.fromkeys(controllers.split(","), path)
+    except (OSError, ValueError):
+        pass
+    found = [_Group(folder) for folder in _upwards(mount, paths[""])]
+    if "cpu" in paths and paths["cpu"] == paths.get("cpuacct"):
+        found += map(_FirstGroup, *(_upwards(mount / name, paths["cpu"]) for name in ("cpu", "cpuacct")))
+    return found
+
+
 class Idle:
-    """CPU seconds that nobody used, of the CPUs that this process may use, and of its control group."""
+    """CPU seconds that nobody used, of the CPUs that this process may use, and of its control groups."""
 
     def __init__(self, root: str | os.PathLike[str] = "/"):
         self._stat = Path(root, "proc/stat")
-        self._group = Path(root, "sys/fs/cgroup")
+        self._groups = _groups(root)
         self._cpus = {f"cpu{number}" for number in os.sched_getaffinity(0)}
         self._since = self._now()
 
-    def _now(self) -> tuple[float, float, float]:
-        """Time, idle seconds, and seconds that the group has used; _UNKNOWN where it is not told."""
-        return time.monotonic(), self._idle(), self._used()
+    def _now(self) -> tuple[float, float, list[float]]:
+        """Time, idle seconds, and seconds that each group has used; _UNKNOWN where it is not told."""
+        return time.monotonic(), self._idle(), [each.used() for each in self._groups]
 
     def _idle(self) -> float:
         try:
@@ -74,21 +141,6 @@ class Idle:
             return _UNKNOWN
         # Never idle since it was booted: a sandbox that does not count, as gVisor.
         return ticks / os.sysconf("SC_CLK_TCK") if ticks else _UNKNOWN
-
-    def _used(self) -> float:
-        try:
-            found = re.search(r"^usage_usec (\d+)", (self._group / "cpu.stat").read_text("ascii"), re.MULTILINE)
-        except (OSError, ValueError):
-            return _UNKNOWN
-        return int(found[1]) / 1e6 if found is not None else _UNKNOWN
-
-    def _allowed(self) -> float | None:
-        """CPUs that the group may use at once, if that is limited."""
-        try:
-            quota, period = (self._group / "cpu.max").read_text("ascii").split()
-            return int(quota) / int(period)
-        except (OSError, ValueError, ZeroDivisionError):
-            return None
 
     def restart(self) -> None:
         self._since = self._now()
@@ -104,9 +156,10 @@ class Idle:
         if _UNKNOWN in (before[1], now[1]):
             return math.inf
         idle = (now[1] - before[1]) / seconds
-        allowed = self._allowed()
-        if allowed is not None and _UNKNOWN not in (before[2], now[2]):
-            idle = min(idle, allowed - (now[2] - before[2]) / seconds)
+        for group, used_before, used in zip(self._groups, before[2], now[2], strict=True):
+            allowed = group.allowed()
+            if allowed is not None and _UNKNOWN not in (used_before, used):
+                idle = min(idle, allowed - (used - used_before) / seconds)
         return max(idle, 0.0)
 
 

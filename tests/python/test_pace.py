@@ -188,17 +188,43 @@ class IdleCpus(unittest.TestCase):
         self.assertAlmostEqual(made.cpus(), count / 2, delta=count * 0.4)
         self.assertIsNone(made.cpus())  # too early
 
-    def test_of_the_control_group(self):
+    def check_limited(self, limit, usage):
+        """limit: a file, half a CPU, and none. usage: a file, and two texts between which are 5 s."""
         self.stat(1000)
-        self.write("sys/fs/cgroup/cpu.max", "50000 100000\n")
-        self.write("sys/fs/cgroup/cpu.stat", "usage_usec 1000000\nuser_usec 5\n")
+        (limit_path, half, unlimited), (usage_path, before, behind) = limit, usage
+        self.write(limit_path, half)
+        self.write(usage_path, before)
         made = self.made(10)
         self.stat(1_000_000)
-        self.write("sys/fs/cgroup/cpu.stat", "usage_usec 6000000\n")
+        self.write(usage_path, behind)
         self.assertAlmostEqual(made.cpus(), 0, delta=0.4)
-        self.write("sys/fs/cgroup/cpu.max", "max 100000\n")
+        self.write(limit_path, unlimited)
         made._since = (made._since[0] - 10, 0, made._since[2])
         self.assertGreater(made.cpus(), 100)
+
+    def test_of_the_control_groups(self):
+        """The files of the process name the innermost; in a container they may not be there by that name."""
+        for group, membership in ((".", None), (".", "0::/a/b\n"), ("a", "0::/a/b\n"), ("a/b", "0::/a/b\n")):
+            with self.subTest(group=group, membership=membership):
+                self.setUp()
+                if membership is not None:
+                    self.write("proc/self/cgroup", membership)
+                at = f"sys/fs/cgroup/{group}"
+                self.check_limited(
+                    (f"{at}/cpu.max", "50000 100000\n", "max 100000\n"),
+                    (f"{at}/cpu.stat", "usage_usec 1000000\nuser_usec 5\n", "usage_usec 6000000\n"),
+                )
+
+    def test_of_the_control_groups_of_version_1(self):
+        for group in (".", "a", "a/b"):
+            with self.subTest(group=group):
+                self.setUp()
+                self.write("proc/self/cgroup", "3:cpu,cpuacct:/a/b\n2:memory:/a\n0::/\n")
+                self.write(f"sys/fs/cgroup/cpu/{group}/cpu.cfs_period_us", "100000\n")
+                self.check_limited(
+                    (f"sys/fs/cgroup/cpu/{group}/cpu.cfs_quota_us", "50000\n", "-1\n"),
+                    (f"sys/fs/cgroup/cpuacct/{group}/cpuacct.usage", "1000000000\n", "6000000000\n"),
+                )
 
     def test_where_nobody_tells(self):
         self.assertEqual(self.made(10).cpus(), math.inf)
