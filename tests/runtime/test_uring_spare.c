@@ -47,10 +47,10 @@ static struct {
 
 WRAP_ENTER(io_uring_submit, (struct io_uring * ring), (ring))
 WRAP_ENTER(io_uring_submit_and_get_events, (struct io_uring * ring), (ring))
-WRAP_ENTER(io_uring_submit_and_wait_timeout,
-           (struct io_uring * ring, struct io_uring_cqe **cqe, unsigned count,
-            struct __kernel_timespec *timeout, sigset_t *mask),
-           (ring, cqe, count, timeout, mask))
+WRAP_ENTER(io_uring_enter2,
+           (unsigned fd, unsigned submit, unsigned count, unsigned flags, sigset_t *wait,
+            size_t size),
+           (fd, submit, count, flags, wait, size))
 
 int __real_io_uring_queue_init_params(unsigned entries, struct io_uring *ring,
                                       struct io_uring_params *params);
