@@ -53,7 +53,7 @@ def _connect(endpoint, ca) -> http.client.HTTPConnection:
 def ask(place, method, path, body=None, **fields):
     """A request by other means than ours; gives the body of the answer. `place` is the endpoint and the file of
     its certificate, or None."""
-    kept = _open.__dict__.setdefault((os.getpid(), *place), [])
+    kept: list[http.client.HTTPConnection] = vars(_open).setdefault(str((os.getpid(), *place)), [])
     while True:
         is_kept = bool(kept)
         connection = kept.pop() if kept else _connect(*place)
