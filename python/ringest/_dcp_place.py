@@ -75,7 +75,7 @@ class PerThread(Generic[T]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A copy begins anew.
-        return PerThread, ()
+        return type(self), ()
 
     def begin(self, one: T) -> None:
         self._local.one = self._last = one

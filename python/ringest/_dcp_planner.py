@@ -6,6 +6,8 @@ that a plan is made of. The LoadPlanner is for one load, and takes the short way
 
 from __future__ import annotations
 
+import collections
+import contextlib
 import copy
 import dataclasses
 import io
@@ -24,6 +26,8 @@ from torch.distributed.checkpoint.default_planner import (
 from torch.distributed.checkpoint.metadata import Metadata, MetadataIndex, StorageMeta, TensorStorageMetadata
 from torch.distributed.checkpoint.planner import LoadItemType, LoadPlan, ReadItem, SavePlan
 from torch.distributed.tensor import DTensor
+
+from ringest._dcp_place import PerThread
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
@@ -56,6 +60,14 @@ class _Final(NamedTuple):
 
     answer: _Answer
     plan: SavePlan
+    place: tuple[int, int]  # how many ranks the process has, and which it is
+
+
+class _Kept(NamedTuple):
+    """What a save leaves for the next one."""
+
+    local: _Local
+    final: _Final
 
 
 class _Global(NamedTuple):
@@ -66,6 +78,30 @@ class _Global(NamedTuple):
     locals: list[SavePlan]
     plans: list[SavePlan]
     metadata: Metadata
+
+
+class _OfThread(PerThread[dict[str, Any]]):
+    """The attributes that a planner has of one save, or one load: torch makes all calls of one from one thread, and those
+    of another thread are of another. A thread that is in none, as the helpers of torch's own writer, sees the last one."""
+
+    def values(self) -> dict[str, Any]:
+        values = self.current_or_none()
+        if values is None:
+            self.begin(values := {})
+        return values
+
+
+def _of_thread(name: str) -> Any:
+    def get(planner: Any) -> Any:
+        try:
+            return planner._of_thread.values()[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+    def put(planner: Any, value: Any) -> None:
+        planner._of_thread.values()[name] = value
+
+    return property(get, put)
 
 
 class SavePlanner(DefaultSavePlanner):
@@ -80,9 +116,20 @@ class SavePlanner(DefaultSavePlanner):
     is no tensor is not compared: it is saved as it is at each save. With a process group, ranks whose state is
     as it was send no plan, and get none.
 
-    Use one for all saves of one state, in every rank, and one save at a time; another state gets a planner of its own. The
-    arguments are those of DefaultSavePlanner. A copy, or another process, has no plan yet.
+    Use one for all saves of one state, in every rank; another state gets a planner of its own. Saves that go on at the same
+    time, as dcp.async_save begins them, do not meet: one of them has the plan that was kept, and the others make one. That is
+    so for ringest.dcp.StorageWriter, and for others that ask the planner in the thread that calls them. The arguments are
+    those of DefaultSavePlanner. A copy, or another process, has no plan yet.
     """
+
+    state_dict = _of_thread("state_dict")
+    mappings = _of_thread("mappings")
+    is_coordinator = _of_thread("is_coordinator")
+    plan = _of_thread("plan")
+    global_plan = _of_thread("global_plan")
+    metadata = _of_thread("metadata")
+    _local = _of_thread("local")
+    _final = _of_thread("final")
 
     def __init__(
         self,
@@ -90,26 +137,29 @@ class SavePlanner(DefaultSavePlanner):
         flatten_sharded_tensors: bool = True,
         dedup_save_to_lowest_rank: bool = False,
     ):
+        self._forget()
         super().__init__(
             flatten_state_dict, flatten_sharded_tensors, dedup_save_to_lowest_rank=dedup_save_to_lowest_rank
         )
-        self._forget()
 
     def _forget(self) -> None:
-        self._local: _Local | None = None
-        self._final: _Final | None = None
+        self._of_thread = _OfThread()
+        # Nothing while a save has it, or where one failed that had it. A save takes it, or finds nothing, in one step.
+        self._kept: collections.deque[_Kept] = collections.deque(maxlen=1)
         # By the number of ranks: a rank may save alone in between.
         self._globals: dict[int, _Global] = {}
-        # A plan was begun, and this rank does not know whether it was made.
-        self._is_open = False
 
     def __getstate__(self) -> dict[str, Any]:
-        left: dict[str, Any] = {"_local": None, "_final": None, "_globals": {}, "_is_open": False, "state_dict": {}}
-        return {**self.__dict__, **left}
+        return {name: value for name, value in self.__dict__.items() if name not in ("_of_thread", "_kept", "_globals")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._forget()
+        self.__dict__.update(state)
 
     def set_up_planner(
         self, state_dict: dict[str, Any], storage_meta: StorageMeta | None = None, is_coordinator: bool = False
     ) -> None:
+        self._of_thread.begin({"mappings": {}})
         if self.flatten_state_dict:
             flat, mappings = flatten_state_dict(state_dict)
             # Otherwise torch goes through all of the state twice more.
@@ -120,16 +170,17 @@ class SavePlanner(DefaultSavePlanner):
         super().set_up_planner(state_dict, storage_meta, is_coordinator)
 
     def create_local_plan(self) -> SavePlan:
-        facts = self._facts()
-        local = self._local
-        if local is None or self._is_open or local.facts != facts:
-            self._final = None
-            self._local = local = _Local(facts, super().create_local_plan(), secrets.token_hex(8))
-        self._is_open = True
-        made = self._final.answer.made if self._final is not None else ""
-        # What a rank has planned alone, the others do not know.
-        is_known = self._final is not None and (self._final.answer.ranks > 1 or _world_size() == 1)
-        told = _Told(local.token, made, None if is_known else self.mappings)
+        facts, kept = self._facts(), None
+        with contextlib.suppress(IndexError):
+            kept = self._kept.pop()
+        if kept is not None and kept.local.facts == facts:
+            self._local, self._final = kept
+        else:
+            self._local, self._final = _Local(facts, super().create_local_plan(), secrets.token_hex(8)), None
+        local, final = self._local, self._final
+        # What a rank has planned alone, or as another one, the others do not know.
+        is_known = final is not None and final.place == _place() and (final.answer.ranks > 1 or final.place[0] == 1)
+        told = _Told(local.token, final.answer.made if final is not None else "", None if is_known else self.mappings)
         self.plan = dataclasses.replace(
             local.plan, items=[] if is_known else local.plan.items, planner_data=told, usable=not is_known
         )
@@ -167,7 +218,7 @@ class SavePlanner(DefaultSavePlanner):
                 whole.append(dataclasses.replace(plan, planner_data=each.mappings))
             elif before is not None and before.tokens[rank] == each.token:
                 whole.append(before.locals[rank])
-            elif self._local is not None and self._local.token == each.token:
+            elif self._local.token == each.token:
                 whole.append(self._local.plan)
             else:
                 raise RuntimeError(
@@ -180,9 +231,9 @@ class SavePlanner(DefaultSavePlanner):
     def finish_plan(self, new_plan: SavePlan) -> SavePlan:
         answer: _Answer = new_plan.planner_data
         if new_plan.usable:
-            self._final = _Final(answer, dataclasses.replace(new_plan, planner_data=self.mappings))
+            self._final = _Final(answer, dataclasses.replace(new_plan, planner_data=self.mappings), _place())
         assert self._final is not None and self._final.answer == answer
-        self._is_open = False
+        self._kept.append(_Kept(self._local, self._final))
         # Where a rank stores is told anew: it may be another kind of storage.
         self.plan = dataclasses.replace(self._final.plan, storage_data=new_plan.storage_data)
         return self.plan
@@ -196,8 +247,10 @@ class SavePlanner(DefaultSavePlanner):
         self.state_dict = {}
 
 
-def _world_size() -> int:
-    return torch.distributed.get_world_size() if torch.distributed.is_initialized() else 1
+def _place() -> tuple[int, int]:
+    """How many ranks there are, and which this one is."""
+    here = torch.distributed
+    return (here.get_world_size(), here.get_rank()) if here.is_initialized() else (1, 0)
 
 
 def _looked_up(state_dict: dict[str, Any], index: MetadataIndex) -> Any:
@@ -245,11 +298,27 @@ def _read_whole(fqn: str, value: Any, entry: Any) -> ReadItem | None:
 
 class LoadPlanner(DefaultLoadPlanner):
     """torch's DefaultLoadPlanner, with fewer steps where tensors were saved in one piece and are loaded into one. The plan is
-    the same, and so are the arguments. Of one load at a time."""
+    the same, and so are the arguments. Loads of several threads may have one."""
+
+    original_state_dict = _of_thread("original_state_dict")
+    state_dict = _of_thread("state_dict")
+    mappings = _of_thread("mappings")
+    metadata = _of_thread("metadata")
+    is_coordinator = _of_thread("is_coordinator")
+
+    def __init__(
+        self,
+        flatten_state_dict: bool = True,
+        flatten_sharded_tensors: bool = True,
+        allow_partial_load: bool = False,
+    ):
+        self._of_thread = _OfThread()
+        super().__init__(flatten_state_dict, flatten_sharded_tensors, allow_partial_load)
 
     def set_up_planner(
         self, state_dict: dict[str, Any], metadata: Metadata | None = None, is_coordinator: bool = False
     ) -> None:
+        self._of_thread.begin({"mappings": {}})
         if self.flatten_state_dict:
             flat, mappings = flatten_state_dict(state_dict)
             if all(map(_is_ready, flat.values())):

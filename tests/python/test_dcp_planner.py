@@ -2,11 +2,14 @@
 ranks, whatever was saved, or failed, in between."""
 
 import copy
+import dataclasses
 import gc
 import io
 import pickle
 import tempfile
+import threading
 import unittest
+import unittest.mock
 import warnings
 import weakref
 
@@ -22,6 +25,7 @@ from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 import ranks
 import ringest
 import support
+from ringest import _dcp_planner
 from ringest.dcp import LoadPlanner, SavePlanner, StorageReader, StorageWriter
 
 warnings.filterwarnings("ignore", category=UserWarning, module="torch")
@@ -159,6 +163,24 @@ class Kept(unittest.TestCase):
         self.assertIsNot(plan.items, before.items)
         self.assertEqual(plan.items, before.items)
 
+    def test_another_number_of_ranks_or_another_rank(self):
+        """Whoever plans for all may not know the plan."""
+        with unittest.mock.patch.object(_dcp_planner, "_place", lambda: place):
+            for other in (4, 0), (2, 1):
+                place = 2, 0
+                planner = SavePlanner()
+                planner.set_up_planner(a_state(), is_coordinator=True)
+                local = planner.create_local_plan()
+                told = local.planner_data._replace(token="the other rank's")
+                plans, _ = planner.create_global_plan([local, dataclasses.replace(local, planner_data=told)])
+                planner.finish_plan(plans[0])
+                planner.set_up_planner(a_state(), is_coordinator=True)
+                self.assertEqual(planner.create_local_plan().items, [])
+                planner.finish_plan(dataclasses.replace(plans[0], items=[], usable=False))
+                place = other
+                planner.set_up_planner(a_state(), is_coordinator=True)
+                self.assertEqual(planner.create_local_plan().items, local.items)
+
     def test_planners_that_do_not_fit_each_other_are_named(self):
         planner = SavePlanner()
         planner.set_up_planner(a_state(), is_coordinator=True)
@@ -222,6 +244,139 @@ class Loads(unittest.TestCase):
             wanted = a_state(a=torch.arange(12.0).view(3, 4).double(), b=None)
             del wanted["listed"]
             self.assertEqual(text_of(state), text_of(wanted))
+
+    def test_checkpoints_of_the_same_keys(self):
+        """One planner for all of them: nothing of one load is left for the next."""
+        planner = LoadPlanner()
+        with support.client() as client:
+            states = [
+                a_state(),
+                a_state(a=torch.full((3, 4), 7.0)),
+                a_state(a=torch.arange(12.0).view(4, 3)),
+                a_state(a=torch.arange(12).view(3, 4)),
+                {**a_state(z=torch.ones(2)), "first": torch.full((1000,), 3.0)},
+            ]
+            for i, state in enumerate(states):
+                dcp.save(state, storage_writer=StorageWriter(f"{URI}/{i}", client=client))
+            for i, state in [*enumerate(states), *reversed([*enumerate(states)])]:
+                found = zeroed(state)
+                dcp.load(found, storage_reader=StorageReader(f"{URI}/{i}", client=client), planner=planner)
+                self.assertEqual(text_of(found), text_of(state))
+            with self.assertRaisesRegex(dcp.CheckpointException, "Size mismatch"):
+                dcp.load(a_state(), storage_reader=StorageReader(f"{URI}/2", client=client), planner=planner)
+            with self.assertRaisesRegex(dcp.CheckpointException, "Missing key"):
+                dcp.load(
+                    a_state(y=torch.ones(2)), storage_reader=StorageReader(f"{URI}/4", client=client), planner=planner
+                )
+
+
+def zeroed(value):
+    """A state of the same kind."""
+    if isinstance(value, torch.Tensor):
+        return torch.zeros_like(value)
+    if isinstance(value, dict):
+        return {name: zeroed(each) for name, each in value.items()}
+    return [zeroed(each) for each in value] if isinstance(value, list) else value
+
+
+class Held:
+    """A writer or a reader which comes to its data, and stays there until it may go on."""
+
+    def __init__(self, *arguments, **options):
+        super().__init__(*arguments, **options)
+        self.came, self.go_on = threading.Event(), threading.Event()
+
+    def hold(self):
+        self.came.set()
+        assert self.go_on.wait(support.PATIENCE_S)
+
+
+class HeldWriter(Held, StorageWriter):
+    def write_data(self, plan, planner):
+        self.hold()
+        return super().write_data(plan, planner)
+
+
+class HeldReader(Held, StorageReader):
+    def read_data(self, plan, planner):
+        self.hold()
+        return super().read_data(plan, planner)
+
+
+class Threads(unittest.TestCase):
+    """Saves and loads at the same time, with one planner."""
+
+    def setUp(self):
+        self.client = self.enterContext(support.client())
+
+    def assert_saved(self, uri, state):
+        found = zeroed(state)
+        dcp.load(found, storage_reader=StorageReader(uri, client=self.client))
+        self.assertEqual(text_of(found), text_of(state))
+
+    def test_saves_that_overlap(self):
+        planner, more = SavePlanner(), {"step": 4}
+        states = {
+            f"{URI}/{i}": each
+            for i, each in enumerate([a_state(), a_state(a=torch.full((3, 4), 9.0)), a_state() | more])
+        }
+        for turn in range(3):  # the first with no plan that is kept
+            writers = [HeldWriter(uri, client=self.client, pace=None) for uri in states]
+            saves = []
+            for writer, state in zip(writers, states.values()):
+                saves.append(dcp.async_save(state, storage_writer=writer, planner=planner))
+                self.assertTrue(writer.came.wait(support.PATIENCE_S))
+            for writer, save in [*zip(writers, saves)][:: -1 if turn else 1]:
+                writer.go_on.set()
+                save.result()
+            for uri, state in states.items():
+                self.assert_saved(uri, state)
+
+    def test_a_save_that_begins_while_another_plans(self):
+        planner, other = SavePlanner(), a_state(a=torch.zeros(5, 5))
+        saved_by(planner, other)
+        planner.set_up_planner(a_state(), is_coordinator=True)
+        told = planner.create_local_plan()
+        thread = threading.Thread(target=saved_by, args=(planner, other))
+        thread.start()
+        thread.join()
+        plans, metadata = planner.create_global_plan([told])
+        plan = planner.finish_plan(plans[0])
+        wanted, wanted_metadata = saved_by(dcp.DefaultSavePlanner(), a_state())
+        self.assertEqual((every_field(plan.items), metadata), (every_field(wanted.items), wanted_metadata))
+        again, metadata = saved_by(planner, a_state())
+        self.assertEqual((every_field(again.items), metadata), (every_field(wanted.items), wanted_metadata))
+
+    def test_a_plan_is_kept_from_one_thread_to_the_next(self):
+        planner, plans = SavePlanner(), []
+        finish = planner.finish_plan
+        planner.finish_plan = lambda plan: plans.append(finish(plan)) or plans[-1]
+        for value in range(3):
+            state = a_state(a=torch.full((3, 4), float(value)))
+            writer = StorageWriter(URI, client=self.client, pace=None)
+            dcp.async_save(state, storage_writer=writer, planner=planner).result()
+            self.assert_saved(URI, state)
+        self.assertIs(plans[0].items, plans[1].items)
+        self.assertIs(plans[0].items, plans[2].items)
+
+    def test_loads_that_overlap(self):
+        planner = LoadPlanner()
+        states = {f"{URI}/{i}": a_state(a=torch.full((3, 4), float(i))) for i in range(3)}
+        for uri, state in states.items():
+            dcp.save(state, storage_writer=StorageWriter(uri, client=self.client))
+        readers = [HeldReader(uri, client=self.client) for uri in states]
+        found = [zeroed(state) for state in states.values()]
+        threads = []
+        for reader, into in zip(readers, found):
+            options = {"storage_reader": reader, "planner": planner}
+            threads.append(threading.Thread(target=dcp.load, args=(into,), kwargs=options))
+            threads[-1].start()
+            self.assertTrue(reader.came.wait(support.PATIENCE_S))
+        for reader in readers:
+            reader.go_on.set()
+        for thread in threads:
+            thread.join()
+        self.assertEqual([text_of(each) for each in found], [text_of(each) for each in states.values()])
 
 
 def sent(planner):
