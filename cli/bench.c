@@ -139,6 +139,10 @@ static int bench_check(const struct bench_options *bench, bool has_arrival)
     if (bench->keep && bench->op != BENCH_PUT) {
         return cli_usage("--keep is for put: %s writes nothing", bench_op_names[bench->op]);
     }
+    if (bench->verify && bench->op == BENCH_PUT) {
+        return cli_usage("--verify is for get and list; what put leaves with --keep, "
+                         "`ringest bench get --verify` reads");
+    }
     if (bench->op == BENCH_LIST && (bench->rate_per_s > 0 || bench->ramp_s > 0)) {
         return cli_usage("--rate and --ramp are for get and put: each page names the next");
     }
@@ -322,7 +326,9 @@ const struct cli_command cli_bench = {
         "  --rounds N         measure N times; default: 1\n"
         "  --object-size SIZE size of the objects that put writes; default: 100K\n"
         "  --keep             put: leave the objects there, and say where\n"
-        "  --verify           get: compare size, generation and CRC32C with the listing too\n"
+        "  --verify           get: compare size, generation and CRC32C with the listing too;\n"
+        "                     list: compare each name, size and generation with a listing made\n"
+        "                     before, one page after the other\n"
         "  --json             one JSON object on standard output for each round\n"
         "  --result FILE      write all that was measured, with the histogram of latencies, as\n"
         "                     JSON that `ringest bench report` reads\n" CLI_CONNECTION_HELP

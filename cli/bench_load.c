@@ -22,6 +22,7 @@
  * bodies will lie in, whose first touch is expensive on virtual machines. */
 #define WARM_UP_ROUNDS 4
 #define ERRORS_SHOWN 3
+#define ERROR_TEXT_SIZE 1400
 /* After an interruption: how long answers are waited for. */
 #define INTERRUPT_PATIENCE_NS (2 * RG_NS_PER_S)
 /* How often more requests are sent while their number grows. */
@@ -129,6 +130,7 @@ static int submit_list(struct bench_load *load)
             .requests_max = (uint32_t)load->options->concurrency,
         };
         rc = rg_listing_open(&load->listing, load->session.client, &options);
+        load->listings++;
     }
     if (rc == 0) {
         rc = rg_listing_next(load->listing, load->session.cq, request_prepare(load, 0, 0));
@@ -235,9 +237,22 @@ enum outcome {
 /* The end is not a page. With --seconds it begins anew. */
 static enum outcome list_take(struct bench_load *load, const struct rg_list_page *page)
 {
+    const char *bucket = load->options->uri.bucket;
+    bool verify = load->options->verify;
+    char text[ERROR_TEXT_SIZE];
     load->result->names += page->object_count;
     if (page->object_count > 0) {
-        return OUTCOME_DONE;
+        bool is_wrong =
+            verify && bench_manifest_page_differs(&load->manifest, bucket, load->listings, page,
+                                                  text, sizeof(text));
+        if (is_wrong) {
+            error_show(load, text);
+        }
+        return is_wrong ? OUTCOME_FAILED : OUTCOME_DONE;
+    }
+    if (verify &&
+        bench_manifest_lacks(&load->manifest, bucket, load->listings, text, sizeof(text))) {
+        error_show(load, text);
     }
     load->listed_all = load->end_ns == RG_FOREVER;
     rg_listing_close(load->listing);
@@ -265,7 +280,7 @@ static enum outcome outcome_take(struct bench_load *load, const struct bench_req
         return list_take(load, completion->data);
     }
     if (options->op == BENCH_GET && options->verify) {
-        char text[1400];
+        char text[ERROR_TEXT_SIZE];
         const struct bench_manifest_entry *entry = &load->manifest.entries[request->index];
         if (bench_manifest_differs(entry, options->uri.bucket, completion, text, sizeof(text))) {
             error_show(load, text);
@@ -557,7 +572,9 @@ static int warm_up(struct bench_load *load, struct bench_result *result)
 static void fault_in(struct bench_load *load)
 {
     uint64_t concurrency = load->options->concurrency;
-    uint64_t largest = bench_manifest_largest(&load->manifest);
+    /* Of a list, names come and no bodies. */
+    bool is_get = load->options->op == BENCH_GET;
+    uint64_t largest = is_get ? bench_manifest_largest(&load->manifest) : 0;
     largest = RG_MIN(largest, UINT64_MAX / (2 * concurrency));
     (void)rg_runtime_fault_in(load->session.runtime, 2 * concurrency * largest);
 }
@@ -597,6 +614,8 @@ int bench_load_prepare(struct bench_load *load, struct bench_result *result)
             status = bench_objects_tell_left(&options->uri, &load->session);
         }
         status = status == CLI_DONE ? payload_make(load) : status;
+    } else if (options->verify) {
+        status = bench_manifest_load(&load->manifest, options, &load->session);
     }
     if (status == CLI_DONE) {
         fault_in(load);

@@ -29,6 +29,7 @@ struct bench_load {
     uint8_t *payload;            /* that put writes */
     struct bench_objects objects;
     struct rg_listing *listing; /* NULL: none has begun */
+    uint64_t listings;          /* that have begun */
     bool listed_all;
     struct schedule *schedule; /* NULL: closed loop */
     /* By number, which is a request's user_data; the first `free_count` of `free` are not out. */

@@ -1,4 +1,4 @@
-/* The objects that a benchmark reads: see bench_manifest.h. */
+/* The objects that a benchmark reads or lists: see bench_manifest.h. */
 #include "cli/bench_manifest.h"
 
 #include "cli/hash_text.h"
@@ -67,9 +67,17 @@ static int manifest_page(struct bench_manifest *manifest, const struct cli_uri *
     return status;
 }
 
+static int entries_compare(const void *a, const void *b)
+{
+    const struct bench_manifest_entry *first = a, *second = b;
+    return strcmp(first->name, second->name);
+}
+
 int bench_manifest_load(struct bench_manifest *manifest, const struct bench_options *options,
                         struct cli_session *session)
 {
+    /* Of list, the count is one of pages. */
+    uint64_t most = options->op == BENCH_LIST ? 0 : options->count;
     char *token = NULL;
     int status;
     struct progress progress;
@@ -77,8 +85,7 @@ int bench_manifest_load(struct bench_manifest *manifest, const struct bench_opti
     do {
         status = manifest_page(manifest, &options->uri, session, &token);
         progress_draw(&progress, &(struct progress_state){.done = manifest->count});
-    } while (status == CLI_DONE && token != NULL &&
-             (options->count == 0 || manifest->count < options->count));
+    } while (status == CLI_DONE && token != NULL && (most == 0 || manifest->count < most));
     free(token);
     progress_close(&progress);
     if (status == CLI_DONE && manifest->count == 0) {
@@ -86,6 +93,9 @@ int bench_manifest_load(struct bench_manifest *manifest, const struct bench_opti
                           "`ringest emulate --synthetic %s/%s:COUNT:SIZE`",
                           options->uri.bucket, options->uri.name, options->uri.bucket,
                           options->uri.name);
+    }
+    if (options->op == BENCH_LIST && manifest->count > 0) {
+        qsort(manifest->entries, manifest->count, sizeof(*manifest->entries), entries_compare);
     }
     return status;
 }
@@ -130,4 +140,66 @@ bool bench_manifest_differs(const struct bench_manifest_entry *entry, const char
         return false;
     }
     return true;
+}
+
+static bool object_differs(struct bench_manifest *manifest, uint64_t listing,
+                           const struct rg_object *object, char *text, size_t text_size)
+{
+    /* Only compared: nobody writes to it. */
+    struct bench_manifest_entry wanted = {.name = (char *)(uintptr_t)object->name};
+    struct bench_manifest_entry *entry = bsearch(&wanted, manifest->entries, manifest->count,
+                                                 sizeof(*manifest->entries), entries_compare);
+    if (entry == NULL) {
+        snprintf(text, text_size, "is listed, and was not before");
+        return true;
+    }
+    bool came = entry->listing == listing;
+    entry->listing = listing;
+    if (came) {
+        snprintf(text, text_size, "came twice in one listing");
+    } else if (object->generation != entry->generation) {
+        snprintf(text, text_size,
+                 "replaced since it was listed before: generation %" PRId64 ", now %" PRId64,
+                 entry->generation, object->generation);
+    } else if (object->size != entry->size) {
+        snprintf(text, text_size, "is listed with %" PRIu64 " bytes, and was with %" PRIu64,
+                 object->size, entry->size);
+    } else {
+        return false;
+    }
+    return true;
+}
+
+bool bench_manifest_page_differs(struct bench_manifest *manifest, const char *bucket,
+                                 uint64_t listing, const struct rg_list_page *page, char *text,
+                                 size_t text_size)
+{
+    char what[160];
+    bool any = false;
+    for (size_t i = 0; i < page->object_count; i++) {
+        bool differs = object_differs(manifest, listing, &page->objects[i], what, sizeof(what));
+        if (differs && !any) {
+            snprintf(text, text_size, "gs://%s/%s: %s", bucket, page->objects[i].name, what);
+        }
+        any = any || differs;
+    }
+    return any;
+}
+
+bool bench_manifest_lacks(const struct bench_manifest *manifest, const char *bucket,
+                          uint64_t listing, char *text, size_t text_size)
+{
+    size_t lacking = 0, first = 0;
+    for (size_t i = manifest->count; i-- > 0;) {
+        if (manifest->entries[i].listing != listing) {
+            lacking++;
+            first = i;
+        }
+    }
+    if (lacking > 0) {
+        snprintf(text, text_size,
+                 "gs://%s/%s: was listed before and is not now; %zu of %zu names are missing",
+                 bucket, manifest->entries[first].name, lacking, manifest->count);
+    }
+    return lacking > 0;
 }

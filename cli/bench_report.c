@@ -154,6 +154,8 @@ void bench_report_text(const struct bench_options *options, const struct bench_r
         printf("  checked       %s\n", options->verify
                                            ? "CRC32C, size and generation, against the listing"
                                            : "CRC32C, against each answer");
+    } else if (options->op == BENCH_LIST && options->verify) {
+        printf("  checked       each name, size and generation, against a listing made before\n");
     }
 }
 

@@ -248,6 +248,43 @@ class Bench(ServedCase):
             report = self.bench("list", "gs://made/", f"--concurrency={concurrency}")
             self.assertEqual((report["names"], report["errors"]), (3000, 0))
 
+    def listed_while(self, change):
+        """A bench of names that are listed before, and after `change`; its status, figures and errors."""
+        at = (self.server.endpoint, self.server.ca)
+        with Rule(at, method="storage.objects.list", bucket="names", nth=2, effect="none", answer="held") as held:
+            bench = subprocess.Popen(
+                [PROGRAM, "bench", "list", "gs://names/", "--verify", "--json", *self.server.place],
+                env=environment(),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            held.wait()
+            change()
+        output, errors = bench.communicate(timeout=PATIENCE_S)
+        return bench.returncode, json.loads(output), errors
+
+    def test_list_compares_each_name(self):
+        """As many names as before prove nothing."""
+        for name in ("a", "b", "c"):
+            self.server.put("names", name, b"")
+        status, report, errors = self.listed_while(lambda: None)
+        self.assertEqual((status, report["names"], report["errors"], errors), (DONE, 3, 0, ""))
+
+        def other_names():
+            self.server.put("names", "d", b"")
+            self.ok(self.ringest("rm", "-q", "gs://names/b"))
+
+        status, report, errors = self.listed_while(other_names)
+        self.assertEqual((status, report["names"], report["errors"]), (FAILED, 3, 2))
+        self.assertIn("gs://names/d: is listed, and was not before", errors)
+        self.assertIn("gs://names/b: was listed before and is not now; 1 of 3 names are missing", errors)
+        status, _, errors = self.listed_while(lambda: self.server.put("names", "a", b""))
+        self.assertEqual(status, FAILED)
+        self.assertIn("gs://names/a: replaced since it was listed before: generation", errors)
+        text = self.ok(self.ringest("bench", "list", "gs://made/", "--verify", "--seconds=0.2")).decode()
+        self.assertIn("checked       each name, size and generation", text)
+
     def test_a_report_for_people(self):
         text = self.ok(self.ringest("bench", "get", "gs://made/", "--count=100", "--verify")).decode()
         for word in ("requests/s", "100 in", "p99.9", "CPU", "connections", "memory", "backend"):

@@ -314,6 +314,7 @@ class Wrong(Case):
             (("get", "--arrival=poisson"), "--arrival needs --rate"),
             (("get", "--rate=5", "--arrival=even"), '--arrival must be fixed or poisson, got "even"'),
             (("list", "--rate=5"), "--rate and --ramp are for get and put"),
+            (("put", "--verify"), "--verify is for get and list"),
             (("list", "--ramp=5"), "--rate and --ramp are for get and put"),
             (("get", "--seconds=1", "--ramp=2"), "--ramp may be as long as --seconds at most"),
             (("get", "--seconds=3600", "--interval=0.5"), "a series has 3600 points at most"),
