@@ -466,19 +466,37 @@ static int run(struct bench_load *load, struct bench_result *result, double seco
     return status;
 }
 
-/* What the bucket allows, where it asked for less. */
-static void bucket_take(struct bench_load *load, struct bench_result *result)
+static struct rg_bucket_side bucket_side(const struct bench_load *load)
 {
     struct rg_bucket_stats buckets[BUCKETS_MAX];
     int count = rg_client_buckets(load->session.client, buckets, BUCKETS_MAX);
     for (int i = 0; i < count; i++) {
-        bool is_put = load->options->op == BENCH_PUT;
-        const struct rg_bucket_side *side = is_put ? &buckets[i].writes : &buckets[i].reads;
-        if (side->backoffs > 0 && strcmp(buckets[i].name, load->options->uri.bucket) == 0) {
-            result->backoffs = side->backoffs;
-            result->bucket_rate_per_s = side->limit > 0 ? side->rate_per_s : 0;
+        if (strcmp(buckets[i].name, load->options->uri.bucket) == 0) {
+            return load->options->op == BENCH_PUT ? buckets[i].writes : buckets[i].reads;
         }
     }
+    return (struct rg_bucket_side){0};
+}
+
+/* What was counted before a round. */
+struct counted {
+    struct rg_stats stats;
+    uint64_t backoffs;
+};
+
+static struct counted counted_now(const struct bench_load *load)
+{
+    struct counted now = {.backoffs = bucket_side(load).backoffs};
+    rg_runtime_stats(load->session.runtime, &now.stats);
+    return now;
+}
+
+/* What the bucket allows, where it asked for less. */
+static void bucket_take(struct bench_load *load, const struct counted *before)
+{
+    struct rg_bucket_side side = bucket_side(load);
+    load->result->backoffs = side.backoffs - before->backoffs;
+    load->result->bucket_rate_per_s = side.backoffs > 0 && side.limit > 0 ? side.rate_per_s : 0;
 }
 
 static void stats_take(struct bench_load *load, const struct rg_stats *before)
@@ -494,8 +512,8 @@ static void stats_take(struct bench_load *load, const struct rg_stats *before)
     result->sent_bytes = after.sent_bytes - before->sent_bytes;
     result->connections = after.connections;
     result->opened = after.connections_opened - before->connections_opened;
-    result->cache_hits = after.cache_hits;
-    result->cache_misses = after.cache_misses;
+    result->cache_hits = after.cache_hits - before->cache_hits;
+    result->cache_misses = after.cache_misses - before->cache_misses;
     const char *reason;
     bool is_uring = rg_runtime_backend(load->session.runtime, &reason) == RG_BACKEND_URING;
     snprintf(result->backend, sizeof(result->backend), "%s", is_uring ? "uring" : "epoll");
@@ -520,16 +538,15 @@ int bench_load_measure(struct bench_load *load, struct bench_result *result)
     }
     rg_listing_close(load->listing);
     load->listing = NULL;
-    struct rg_stats before = {0};
-    rg_runtime_stats(load->session.runtime, &before);
+    struct counted before = counted_now(load);
     const char *what = options->op == BENCH_LIST ? "names" : "requests";
     progress_open(&load->progress, what, !options->shows_progress);
     load->ramp_s = options->ramp_s;
     result->ramp.seconds = options->ramp_s;
     int status = run(load, result, options->seconds, count);
     progress_close(&load->progress);
-    stats_take(load, &before);
-    bucket_take(load, result);
+    stats_take(load, &before.stats);
+    bucket_take(load, &before);
     return status;
 }
 

@@ -109,9 +109,8 @@ static void machine_lines(const struct bench_options *options, const struct benc
     printf("  backend       %s%s%s%s\n", result->backend, has_reason ? " (" : "",
            result->backend_reason, has_reason ? ")" : "");
     if (options->is_cached) {
-        printf("  cache         %" PRIu64 " hits, %" PRIu64
-               " misses, with those before the clock\n",
-               result->cache_hits, result->cache_misses);
+        printf("  cache         %" PRIu64 " hits, %" PRIu64 " misses\n", result->cache_hits,
+               result->cache_misses);
     }
 }
 

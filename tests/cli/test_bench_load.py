@@ -237,6 +237,23 @@ class Load(ServedCase):
         self.assertEqual(text.count("names         2000,"), 2)
         self.assertRegex(text, r"^list gs://made/, round 1 of 2\n(.*\n)*list gs://made/, round 2 of 2\n")
 
+    def rounds(self, *arguments):
+        path = self.folder / "result.json"
+        self.ok(self.ringest("bench", *arguments, f"--result={path}"))
+        return [each["metrics"] for each in json.loads(path.read_text())["rows"][0]["rounds"]]
+
+    def test_each_round_counts_its_own(self):
+        cache = ("--option", f"cache={self.folder}/cache")
+        found = self.rounds("get", "gs://made/", "--count=40", "--concurrency=1", "--rounds=3", *cache)
+        self.assertEqual([each["cache_hits"] + each["cache_misses"] for each in found], [40, 40, 40])
+        at = (self.server.endpoint, self.server.ca)
+        with Rule(
+            at, method="storage.objects.insert", bucket="mine-5", nth=3, effect="none", answer="failed", status=429
+        ):
+            found = self.rounds("put", "gs://mine-5/", "--count=20", "--object-size=1K", "--rounds=2")
+        self.assertGreater(found[0]["backoffs"], 0)
+        self.assertEqual(found[1]["backoffs"], 0)
+
     def test_rounds_that_are_missing(self):
         """The rounds that all processes have measured are a result, and it says that there should be more."""
         path = self.folder / "result.json"
