@@ -6,6 +6,7 @@
 #include "cli/bench_report.h"
 #include "cli/bench_workers.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -109,6 +110,10 @@ static bool bench_option(struct bench_options *bench, int option, const char *ar
         return true;
     case OPTION_RESULT:
         bench->result = argument;
+        if (strcmp(argument, "-") == 0) {
+            cli_usage("--result needs a FILE; --json prints to standard output");
+            return false;
+        }
         return cli_file_check(argument);
     case CLI_OPTION_JSON:
         bench->json = true;
@@ -232,7 +237,9 @@ static int bench_go(const struct bench_options *bench, const char *const *words,
     /* Made first, so that a wrong path is told before anything is measured. */
     int rc = bench->result != NULL ? rg_new_file_open(&file, bench->result) : 0;
     if (rc < 0) {
-        return cli_fail("the result cannot be written to %s: %s", bench->result, strerror(-rc));
+        return cli_fail("the result cannot be written to %s: %s", bench->result,
+                        rc == -EEXIST ? "it is no file; --json prints to standard output"
+                                      : strerror(-rc));
     }
     int status = bench_workers_run(bench, &results, bench_measured);
     bool has_any = bench_results_count(&results) > 0;

@@ -20,15 +20,32 @@ static void names_free(struct rg_new_file *file)
     *file = (struct rg_new_file){.fd = -1};
 }
 
+/* Whether a link leads to what one of the standard streams is, as /dev/stdout does: where that is a
+ * file, the link would be lost for all programs. */
+static bool is_stream(const struct stat *named)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+        struct stat stream;
+        if (fstat(fd, &stream) == 0 && stream.st_dev == named->st_dev &&
+            stream.st_ino == named->st_ino) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* 0 where a file may be put into the place of what is there, or of nothing. */
 static int place_check(const char *path, struct stat *out_replaced)
 {
     struct stat named;
-    if (stat(path, &named) == 0 && !S_ISREG(named.st_mode)) {
+    bool is_there = stat(path, &named) == 0;
+    if (is_there && !S_ISREG(named.st_mode)) {
         return S_ISDIR(named.st_mode) ? -EISDIR : -EEXIST;
     }
     if (lstat(path, out_replaced) < 0 || !S_ISREG(out_replaced->st_mode)) {
+        bool is_link = is_there && S_ISLNK(out_replaced->st_mode);
         *out_replaced = (struct stat){0};
+        return is_link && is_stream(&named) ? -EEXIST : 0;
     }
     return 0;
 }

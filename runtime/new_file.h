@@ -5,7 +5,8 @@
  *
  * Whoever is killed before leaves "PATH.PID-N.tmp". What it holds may be private, so its mode is
  * what the umask leaves of 0666, as of any file that a program makes, or that of the file whose
- * place it takes. A link is replaced, and not what it leads to. */
+ * place it takes. A link is replaced, and not what it leads to; one to a standard stream, such as
+ * /dev/stdout, is left. */
 #ifndef RG_RUNTIME_NEW_FILE_H
 #define RG_RUNTIME_NEW_FILE_H
 

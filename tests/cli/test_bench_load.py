@@ -318,6 +318,8 @@ class Load(ServedCase):
         done = self.ringest("bench", "get", "gs://made/", f"--result={path}")
         self.fails(done, FAILED, f"the result cannot be written to {path}: No such file")
         self.assertEqual(done.stdout, b"")
+        done = self.ringest("bench", "get", "gs://made/", "--result=/dev/null")
+        self.fails(done, FAILED, "the result cannot be written to /dev/null: it is no file; --json prints")
         # What was there stays if nothing was measured, and nothing else is left.
         before = self.folder / "result.json"
         before.write_text("before")
@@ -338,6 +340,7 @@ class Wrong(Case):
             (("get", "--rate=1e9"), "--rate may be 100000000 requests/s at most"),
             (("get", "--processes=0"), "--processes"),
             (("get", "--result=gs://b/o"), "FILE of this machine"),
+            (("get", "--result=-"), "--result needs a FILE; --json prints to standard output"),
         ):
             with self.subTest(arguments):
                 done = ringest("bench", arguments[0], "gs://bucket/", *arguments[1:])

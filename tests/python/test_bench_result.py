@@ -194,6 +194,25 @@ class Result(unittest.TestCase):
         self.assertEqual(os.read(reader, 10), b"text")
         self.assertEqual(os.listdir(self.folder), ["pipe"])
 
+    def test_a_link_to_a_stream_is_not_replaced(self):
+        """/dev/stdout of a program whose output goes to a file, which has something already."""
+        link = os.path.join(self.folder, "stdout")
+        os.symlink("/proc/self/fd/1", link)
+        program = """if True:
+            import sys
+            from ringest.bench import result
+            print("before")
+            result.check_place(sys.argv[1])
+            result.write_text(sys.argv[1], "text, ")
+            print("behind")
+        """
+        with open(self.path, "w", encoding="utf-8") as output:
+            subprocess.run([sys.executable, "-c", program, link], stdout=output, check=True)
+        self.assertTrue(os.path.islink(link))
+        with open(self.path, encoding="utf-8") as output:
+            self.assertEqual(output.read(), "before\ntext, behind\n")
+        self.assertEqual(sorted(os.listdir(self.folder)), sorted([os.path.basename(self.path), "stdout"]))
+
     def test_this_machine_is_described(self):
         described = machine.describe()
         self.assertEqual(described.cpus, len(os.sched_getaffinity(0)))

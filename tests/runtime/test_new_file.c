@@ -140,6 +140,29 @@ static void test_it_takes_the_place_of_files_only(void)
     folder_remove();
 }
 
+/* As /dev/stdout of a program whose output goes to a file. */
+static void test_it_leaves_links_to_streams(void)
+{
+    struct rg_new_file file;
+    struct stat stat;
+    char link[192];
+    folder_make();
+    int before = dup(STDIN_FILENO), fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    RG_CHECK(before >= 0 && fd >= 0);
+    RG_CHECK_EQ(dup2(fd, STDIN_FILENO), STDIN_FILENO);
+    snprintf(link, sizeof(link), "%s/link", folder);
+    RG_CHECK_EQ(symlink("/proc/self/fd/0", link), 0);
+    RG_CHECK_EQ(rg_new_file_open(&file, link), -EEXIST);
+    RG_CHECK_EQ(files_in_folder(), 2);
+    RG_CHECK_EQ(lstat(link, &stat), 0);
+    RG_CHECK(S_ISLNK(stat.st_mode));
+    RG_CHECK_EQ(dup2(before, STDIN_FILENO), STDIN_FILENO);
+    close(before);
+    close(fd);
+    unlink(link);
+    folder_remove();
+}
+
 static void test_a_place_where_it_cannot_be(void)
 {
     struct rg_new_file file;
@@ -162,6 +185,7 @@ int main(int argc, char **argv)
         RG_TEST(test_its_mode_is_that_of_the_umask),
         RG_TEST(test_it_keeps_the_mode_of_what_it_replaces),
         RG_TEST(test_it_takes_the_place_of_files_only),
+        RG_TEST(test_it_leaves_links_to_streams),
         RG_TEST(test_a_place_where_it_cannot_be),
     };
     return rg_test_main(argc, argv, tests, RG_ARRAY_LEN(tests));

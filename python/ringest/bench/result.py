@@ -318,6 +318,20 @@ def to_json(document: Document) -> str:
     return text
 
 
+def _stream(path: str) -> int | None:
+    """The standard stream to which a link leads, as /dev/stdout does. Where that is a file, the link would be lost for all
+    programs if it were replaced."""
+    for number in (1, 2) if os.path.islink(path) else ():
+        with contextlib.suppress(OSError):
+            if os.path.samestat(os.stat(path), os.fstat(number)):
+                return number
+    return None
+
+
+def _is_replaced(path: str) -> bool:
+    return _stream(path) is None and (not os.path.exists(path) or os.path.isfile(path))
+
+
 def write_text(path: str, text: str) -> None:
     """Replaces the file at once: who reads it meanwhile sees the old one or the new one. What is no file, such as
     /dev/null, is written to."""
@@ -326,8 +340,12 @@ def write_text(path: str, text: str) -> None:
         return
     folder = os.path.dirname(os.path.abspath(path))
     try:
-        if os.path.exists(path) and not os.path.isfile(path):
-            with open(path, "w", encoding="utf-8") as file:
+        if not _is_replaced(path):
+            sys.stdout.flush()
+            sys.stderr.flush()
+            stream = _stream(path)
+            # A stream by its own descriptor: it goes on behind what was written.
+            with open(path if stream is None else stream, "w", encoding="utf-8", closefd=stream is None) as file:
                 file.write(text)
             return
         with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=folder, prefix=".ringest-", delete=False) as file:
@@ -353,6 +371,10 @@ def check_place(path: str) -> None:
     try:
         if os.path.isdir(path):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if not _is_replaced(path):
+            if not os.access(path, os.W_OK):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+            return
         with tempfile.NamedTemporaryFile(dir=os.path.dirname(os.path.abspath(path)), prefix=".ringest-"):
             pass
     except OSError as error:
