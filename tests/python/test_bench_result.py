@@ -4,6 +4,7 @@ import copy
 import dataclasses
 import json
 import os
+import pathlib
 import subprocess
 import sys
 import tempfile
@@ -220,6 +221,40 @@ class Result(unittest.TestCase):
         document = result.Document(rows=[], machine=described, versions=machine.versions(["no-such-package"]))
         self.assertEqual(list(document.versions), ["ringest"])
         result.write(document, self.path)
+
+    def test_memory_is_that_of_the_control_groups(self):
+        def write(path, text):
+            place = pathlib.Path(self.folder, path)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_text(text)
+
+        def left():
+            return machine.memory_available(self.folder)
+
+        self.assertIsNone(left())
+        write("proc/meminfo", "MemTotal: 9 kB\nMemAvailable: 8 kB\n")
+        self.assertEqual(left(), 8192)
+        for name, membership, group, files in (
+            ("version 2", "0::/a/b\n", "", ("memory.max", "memory.current", "inactive_file")),
+            (
+                "version 1",
+                "4:memory:/a/b\n0::/\n",
+                "memory/",
+                ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+            ),
+        ):
+            with self.subTest(name):
+                write("proc/self/cgroup", membership)
+                for place in ("a/b", "a", "."):
+                    at = f"sys/fs/cgroup/{group}{place}"
+                    write(f"{at}/{files[0]}", "5000\n")
+                    write(f"{at}/{files[1]}", "3000\n")
+                    write(f"{at}/memory.stat", f"{files[2]} 500\nother 7\n")
+                    self.assertEqual(left(), 2500)
+                    write(f"{at}/{files[1]}", "6000\n")
+                    self.assertEqual(left(), 0)
+                    write(f"{at}/{files[0]}", "max\n")
+                    self.assertEqual(left(), 8192)
 
     def test_a_reader_that_went_away(self):
         """Through the program, which hands over to this interpreter."""

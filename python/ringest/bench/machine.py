@@ -7,7 +7,8 @@ import importlib.metadata
 import os
 import platform
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 from ringest.bench.result import Machine
 
@@ -36,10 +37,41 @@ def _hypervisor() -> str | None:
     return "unknown" if "hypervisor" in flags.split() else None
 
 
-def memory_available() -> int | None:
-    """Bytes that can be used without swapping."""
-    words = (_line("/proc/meminfo", "MemAvailable") or "").split()
-    return int(words[0]) * 1024 if words else None
+# Of a control group: its limit, what is used of it, and what of that is of files and can be given up.
+_GROUP_FILES = (
+    ("", "memory.max", "memory.current", "inactive_file"),
+    ("memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+)
+
+
+def _group_paths(root: str) -> dict[str, str]:
+    """Of this process's control groups, by controller; "" is that of version 2."""
+    paths = {"": "/"}
+    with contextlib.suppress(OSError), open(os.path.join(root, "proc/self/cgroup"), encoding="utf-8") as file:
+        for line in file:
+            _, controllers, path = line.rstrip("\n").split(":", 2)
+            paths |= dict.fromkeys(controllers.split(","), path)
+    return paths
+
+
+def _left_in_groups(root: str) -> Iterator[int]:
+    """What the limits of the groups leave: of the one that this process is in, and of those that this is in. A container may
+    see its own as the mount itself."""
+    paths = _group_paths(root)
+    for controller, limit, used, of_files in _GROUP_FILES:
+        parts = [each for each in paths.get(controller, "/").split("/") if each]
+        for count in range(len(parts) + 1):
+            folder = os.path.join(root, "sys/fs/cgroup", controller, *parts[:count])
+            with contextlib.suppress(OSError, ValueError):
+                found = [int(Path(folder, name).read_text("ascii")) for name in (limit, used)]
+                lines = dict(line.split() for line in Path(folder, "memory.stat").read_text("ascii").splitlines())
+                yield max(found[0] - found[1] + int(lines.get(of_files, 0)), 0)
+
+
+def memory_available(root: str = "/") -> int | None:
+    """Bytes that can be used without swapping, and without being killed for them."""
+    words = (_line(os.path.join(root, "proc/meminfo"), "MemAvailable") or "").split()
+    return min([*([int(words[0]) * 1024] if words else []), *_left_in_groups(root)], default=None)
 
 
 def describe() -> Machine:
