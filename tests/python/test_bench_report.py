@@ -193,6 +193,12 @@ class Report(unittest.TestCase):
         both = figures.merged_latency([Round(1, 1, latency=every), Round(1, 1, latency=every), Round(1, 1)])
         self.assertEqual((both.total, both.max, both.counts[0]), (20_000, 10_000_000, (1000, 2)))
 
+    def test_bytes_on_the_wire_go_both_ways(self):
+        """Of a checkpoint that is saved and loaded, half of what is asked for goes each way."""
+        row = Round(seconds=1, operations=2, bytes=200, wire_received_bytes=104, wire_sent_bytes=106)
+        self.assertEqual(figures.WIRE.of(row), 1.05)
+        self.assertIsNone(figures.WIRE.of(dataclasses.replace(row, wire_sent_bytes=None)))
+
     def test_numbers(self):
         for value, text in ((0, "0"), (1234567, "1,234,567"), (99.94, "99.9"), (1.234, "1.23"), (0.01234, "0.012"),
                             (1e300, "1.00e+300"), (1e-9, "1.00e-09"), (None, "\u2013"), (float("inf"), "\u2013")):  # fmt: skip

@@ -123,8 +123,9 @@ def _latency(share: float) -> Callable[[Round], float | None]:
 
 
 def _wire(each: Round) -> float | None:
+    """Both ways: a workload may read and write, and what each of them asked for is in the bytes."""
     received, sent = each.wire_received_bytes, each.wire_sent_bytes
-    return None if received is None or sent is None else per(float(max(received, sent)), each.bytes)
+    return None if received is None or sent is None else per(float(received + sent), each.bytes)
 
 
 RATE = Measure("rate", "operations/s", lambda each: per(each.operations, each.seconds), better=1, counts=True)

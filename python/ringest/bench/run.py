@@ -379,7 +379,7 @@ _COLUMNS: list[tuple[str, str, Any]] = [
     ("first s", ".3f", lambda each: each.time_to_first_seconds),
     ("CPU s", ",.2f", lambda each: each.cpu_seconds),
     ("CPU s/GB", ".2f", lambda each: each.cpu_seconds / each.bytes * 1e9 if each.bytes and each.cpu_seconds is not None else None),
-    ("wire/asked", ".3f", lambda each: (each.wire_received_bytes + each.wire_sent_bytes) / each.bytes if each.bytes and each.wire_received_bytes else None),
+    ("wire/asked", ".3f", figures.WIRE.of),
     ("peak MB", ",.0f", lambda each: each.peak_rss_bytes / 1e6 if each.peak_rss_bytes else None),
     ("AU %", ".1f", lambda each: each.metrics.get("au_percent")),
 ]  # fmt: skip
