@@ -231,6 +231,8 @@ class Compare(unittest.TestCase):
         self.assertNotIn("get_many", slow)
         self.assertIn("ringest", self.document.versions)
         self.assertTrue(self.document.endpoint.startswith("https://127.0.0.1:"))
+        self.assertRegex(self.document.server, r"^the emulator, on (CPUs of its own \([0-9]+\)|the client's own CPUs)")
+        self.assertIn(f"Server: {self.document.server}.", self.output)
 
     def test_ours_in_a_data_loader(self):
         try:

@@ -351,15 +351,22 @@ def _on_signals() -> None:
         signal.signal(number, signal.default_int_handler)  # what was made is removed, as after Ctrl-C
 
 
-def _write(rows: list[Row], cells: Sequence[Cell | compare_presets.Entry], place: Place, path: str) -> None:
+def _server(options: argparse.Namespace) -> str | None:
+    return emulator.about(_cpus(options)[0]) if options.emulate else None
+
+
+def _write(
+    rows: list[Row], cells: Sequence[Cell | compare_presets.Entry], place: Place, options: argparse.Namespace
+) -> None:
     document = result.Document(
         rows=rows,
         machine=machine.describe(),
         versions=_versions(cells),
         command=["ringest", "bench", *sys.argv[1:]],
         endpoint=place.endpoint,
+        server=_server(options),
     )
-    result.write(document, path)
+    result.write(document, options.result)
 
 
 def _main_of_preset(options: argparse.Namespace) -> int:
@@ -390,10 +397,11 @@ def _main_of_preset(options: argparse.Namespace) -> int:
         for text in said:
             _complain(text)
     text = f"{preset.name}, {preset.scale:g} of its data, {options.ranks} ranks. Medians of {options.rounds} rounds.\n"
+    text += f"Server: {_server(options)}.\n" if options.emulate else ""
     print(f"{text}\n{compare_presets.table(entries)}", end="", file=sys.stderr if options.result == "-" else sys.stdout)
     if options.result:
         rows = [compare_presets.row(entry, preset, options) for entry in entries]
-        _write(rows, entries, places[0], options.result)
+        _write(rows, entries, places[0], options)
     if status:
         _complain("interrupted; what was measured until then is above")
         return status
@@ -437,7 +445,7 @@ def main(options: argparse.Namespace) -> int:
         return FAILED
     _print(cells, options, sys.stderr if options.result == "-" else sys.stdout)
     if options.result:
-        _write([row(cell, options.verify) for cell in cells], cells, places[0], options.result)
+        _write([row(cell, options.verify) for cell in cells], cells, places[0], options)
     if status:
         _complain("interrupted; what was measured until then is above")
         return status

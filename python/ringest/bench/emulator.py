@@ -20,6 +20,14 @@ class EmulatorError(ResultError):
     """It cannot be started."""
 
 
+def about(cpus: Sequence[int] | None = None) -> str:
+    """What a result says of the server. cpus: those that are its own."""
+    if cpus:
+        return f"the emulator, on CPUs of its own ({len(cpus):,})"
+    shared = len(os.sched_getaffinity(0))
+    return f"the emulator, on the client's own CPUs ({shared:,}): compare with other such runs only"
+
+
 def program() -> str:
     """The program ringest: RINGEST_PROGRAM, else the one on PATH."""
     named = os.environ.get("RINGEST_PROGRAM") or shutil.which("ringest")

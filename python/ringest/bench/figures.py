@@ -274,6 +274,7 @@ def about(document: Document) -> list[tuple[str, str]]:
         ("kernel", name(machine.kernel or "")),
         ("hypervisor", _hypervisor(machine.hypervisor)),
         ("endpoint", name(document.endpoint or "")),
+        ("server", _bounded(document.server or "", MAX_COMMAND)),
         ("versions", ", ".join(f"{name(each)} {name(version)}" for each, version in document.versions.items())),
         ("command", _bounded(shlex.join(document.command), MAX_COMMAND)),
     ]

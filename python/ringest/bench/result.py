@@ -160,6 +160,7 @@ class Document:
     versions: dict[str, str] = field(default_factory=dict)
     command: list[str] = field(default_factory=list)
     endpoint: str | None = None
+    server: str | None = None  # what it is, where the run has started it
     made: str = field(default_factory=_now)
     format: str = FORMAT
 

@@ -399,8 +399,8 @@ def _phases(row: Row) -> list[str]:
     return lines
 
 
-def table(rows: Sequence[Row]) -> str:
-    """Medians of the rounds."""
+def table(rows: Sequence[Row], server: str | None = None) -> str:
+    """Medians of the rounds. server: what it is, where that matters."""
     lines = [["preset", *(heading for heading, _, _ in _COLUMNS)]]
     for row in rows:
         values = [_middle([of(each) for each in row.rounds]) for _, _, of in _COLUMNS]
@@ -419,6 +419,8 @@ def table(rows: Sequence[Row]) -> str:
             shown.append(f"{row.workload}: {figures.lines(row.error)}")
         if row.parameters["scale"] != 1:
             shown.append(f"{row.workload}: {row.parameters['scale']:g} of its data (--scale)")
+    if server is not None:
+        shown.append(f"server: {server}")
     return "\n".join(shown) + "\n"
 
 
@@ -451,13 +453,14 @@ def main(options: argparse.Namespace) -> int:
         if status:
             break
     rows = [each.row() for each in runs]
+    server = emulator.about() if options.emulate else None
     document = Document(
-        rows, machine.describe(), machine.versions(["pyarrow"]), ["ringest", "bench", *sys.argv[1:]], endpoint
+        rows, machine.describe(), machine.versions(["pyarrow"]), ["ringest", "bench", *sys.argv[1:]], endpoint, server
     )
     if options.result is not None:
         write(document, options.result)
     if options.json:
         write(document, "-")
     else:
-        print(table(rows), end="", file=sys.stderr if options.result == "-" else sys.stdout)
+        print(table(rows, server), end="", file=sys.stderr if options.result == "-" else sys.stdout)
     return status or (FAILED if any(row.error is not None for row in rows) else 0)
