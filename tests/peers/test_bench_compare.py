@@ -19,7 +19,7 @@ class Compare(unittest.TestCase):
             path = os.path.join(folder, "result.json")
             command = [sys.executable, "-m", "ringest.bench", "compare", "--emulate", "--peers", PEERS]
             command += ["--verbs", "get,put,list", "--sizes", "1k", "--names", "1200", "--concurrency", "4"]
-            command += ["--seconds", "0.1", "--warm-up", "0.1", "--rounds", "1", "--result", path]
+            command += ["--seconds", "0.1", "--warm-up", "0.1", "--rounds", "1", "--verify", "--result", path]
             # Of its own: what killed runs of others have left there would be named.
             own = {**os.environ, "TMPDIR": folder}
             done = subprocess.run(command, env=own, capture_output=True, text=True, timeout=RUN_S, check=False)

@@ -122,6 +122,39 @@ LATER = """
     ))
 """
 
+# Lists as many names as there are, of which some are others: from the first listing on, or later.
+LISTERS = """
+    from ringest.bench.peers.work import Peer, Way, iterate
+
+    def listing(work, *wrong):
+        names = [f"{work.prefix}{index:08d}" for index in range(work.listed)]
+        def counts():
+            work.check_listed(len(names), lambda: names)
+            yield len(names)
+            while True:
+                others = [*names[:-1], wrong[0] if wrong else names[0]]
+                work.check_listed(len(others), lambda: others)
+                yield len(others)
+        return iterate(work, counts())
+
+    def other(work):
+        work.check_listed(work.listed, lambda: [work.prefix + "x"] * work.listed)
+
+    def silent(work):
+        def counts():
+            while True:
+                work.check_listed(work.listed)
+                yield work.listed
+        return iterate(work, counts())
+
+    PEER = Peer("names", None, (
+        Way("other", list=other),
+        Way("later", list=lambda work: listing(work, "elsewhere")),
+        Way("twice", list=listing),
+        Way("silent", list=silent),
+    ))
+"""
+
 # Loaders for presets, of which one is right.
 LOADERS = """
     from ringest.bench.peers import ours
@@ -352,6 +385,23 @@ class Compare(unittest.TestCase):
         )
         self.assertIn("not the bytes that were to be written", rows["put-1k", "later wrong"].error)
         self.assertIn("wrote an object that is not there", rows["put-1k", "later absent"].error)
+
+    def test_names_of_listings_are_compared(self):
+        listers = self.write("listers.py", LISTERS)
+        arguments = ["--emulate", "--peers", f"ringest:get_many,{listers}", "--verbs", "list", "--names", "100", *SHORT]
+
+        def errors(*more):
+            rows = self.measured(*arguments, *more)
+            return {client: row.error for (_, client), row in rows.items()}
+
+        found = errors()
+        self.assertRegex(found.pop("names other"), "^ValueError: .*/names/x is listed, and is not there")
+        self.assertEqual(found, dict.fromkeys(["ringest get_many", "names later", "names twice", "names silent"]))
+        found = errors("--verify")
+        self.assertIsNone(found["ringest get_many"])
+        self.assertIn("elsewhere is listed, and is not there", found["names later"])
+        self.assertIn("1 of 100 names did not come, and others came twice", found["names twice"])
+        self.assertIn("its adapter gives no names to compare", found["names silent"])
 
     def test_verify_with_loaders_of_a_preset(self):
         try:

@@ -307,8 +307,11 @@ def _print(cells: list[Cell], options: argparse.Namespace, file: object) -> None
     say(f"behind x its cost / the first client's. {rounds} of {options.seconds:g} s.")
     if options.verify:
         say(
-            "Verified: the CRC32C of every body that was read, which is part of the cost, and each object that was written."
+            "Verified: the CRC32C of every body that was read and the names of every listing, which is part of the cost, and "
+            "each object that was written."
         )
+    if options.emulate:
+        say(f"Server: {_server(options)}.")
     partial = [cell for cell in cells if cell.is_partial]
     if partial:
         say(f"Partial: interrupted. Of {len(cells)} rows, {len(partial)} lack measurements.")

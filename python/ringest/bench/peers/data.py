@@ -129,7 +129,8 @@ class Data:
         """For one process. What it wrote is removed after it. ringest's own clients compare every body themselves."""
         if verb == "list":
             folder = f"{self.prefix}names/"
-            yield Part({"names": [folder], "prefix": folder, "listed": self.names}, lambda told: None)
+            fields = {"names": [folder], "prefix": folder, "listed": self.names, "verify": self.verify}
+            yield Part(fields, lambda told: None)
         elif verb == "put":
             assert self._folder is not None
             within = f"put-{next(self._parts)}/"

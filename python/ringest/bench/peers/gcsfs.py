@@ -58,9 +58,9 @@ def put(work: Work) -> Counted:
 
 def list_names(work: Work) -> Counted:
     async def call(fs: Any) -> int:
-        count = len(await fs._find(f"{work.bucket}/{work.prefix}"))
-        work.check_listed(count)
-        return count
+        found = await fs._find(f"{work.bucket}/{work.prefix}")
+        work.check_listed(len(found), lambda: (name.removeprefix(f"{work.bucket}/") for name in found))
+        return len(found)
 
     return in_fs(work, call, "asyncio")
 

@@ -51,9 +51,9 @@ def list_names(work: Work) -> Counted:
 
     def counts() -> Iterator[int]:
         while True:
-            count = sum(1 for _ in made.list_blobs(work.bucket, prefix=work.prefix))
-            work.check_listed(count)
-            yield count
+            blobs = list(made.list_blobs(work.bucket, prefix=work.prefix))
+            work.check_listed(len(blobs), lambda: (blob.name for blob in blobs))
+            yield len(blobs)
 
     return iterate(work, counts())
 

@@ -88,8 +88,9 @@ def list_names(work: Work) -> Counted:
 
     def counts() -> Any:
         while True:
-            count = sum(len(page) for page in made.list(work.prefix, chunk_size=1000))
-            work.check_listed(count)
+            pages = list(made.list(work.prefix, chunk_size=1000))
+            count = sum(map(len, pages))
+            work.check_listed(count, lambda: (each["path"] for page in pages for each in page))
             yield count
 
     return iterate(work, counts())

@@ -66,9 +66,9 @@ def list_names(work: Work) -> Counted:
 
     def counts() -> Iterator[int]:
         while True:
-            count = sum(1 for entry in made.list(work.prefix) if not entry.path.endswith("/"))
-            work.check_listed(count)
-            yield count
+            names = [path for path in (entry.path for entry in made.list(work.prefix)) if not path.endswith("/")]
+            work.check_listed(len(names), lambda: names)
+            yield len(names)
 
     return iterate(work, counts())
 

@@ -49,9 +49,9 @@ def list_names(work: Work) -> Counted:
 
     def counts() -> Iterator[int]:
         while True:
-            count = len(opened.list(uri))
-            work.check_listed(count)
-            yield count
+            found = opened.list(uri)
+            work.check_listed(len(found), lambda: (name for name, _, _ in found))
+            yield len(found)
 
     return iterate(work, counts())
 

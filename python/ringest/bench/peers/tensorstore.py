@@ -75,9 +75,9 @@ def list_names(work: Work) -> Counted:
 
     def counts() -> Iterator[int]:
         while True:
-            count = len(made.list(names).result())
-            work.check_listed(count)
-            yield count
+            keys = made.list(names).result()
+            work.check_listed(len(keys), lambda: (key.decode() for key in keys))
+            yield len(keys)
 
     return iterate(work, counts())
 

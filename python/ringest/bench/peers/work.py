@@ -31,7 +31,7 @@ POLL_S = 0.01
 class Work:
     """Objects gs://BUCKET/NAME of `size` bytes, at most `concurrency` at a time, for `seconds` after `warm_up`. Without
     an `endpoint` it is Cloud Storage, with the credentials that the client finds; with one, nobody asks for any.
-    `prefix` is what put may write below, and what list lists: `listed` names."""
+    `prefix` is what put may write below, and what list lists: `listed` names, which are PREFIX00000000 and so on."""
 
     bucket: str
     names: list[str]
@@ -43,10 +43,12 @@ class Work:
     ca: str | None = None
     prefix: str = ""
     listed: int = 0
+    verify: bool = False  # the names of every listing, not only of the first
     crcs: list[int] | None = None  # of the objects: one of them every body has to have
     crc: int | None = None  # of the first body
     first_at: float | None = None  # when it came
     _names: Iterator[str] = field(init=False, repr=False)
+    _was_listed: bool = field(default=False, init=False, repr=False)
 
     def __post_init__(self) -> None:
         self._names = itertools.cycle(self.names)
@@ -77,9 +79,26 @@ class Work:
         if self.crcs is not None and found not in self.crcs:
             raise ValueError(f"a body has the CRC32C {found}, which no object has")
 
-    def check_listed(self, count: int) -> None:
+    def check_listed(self, count: int, names: Callable[[], Iterable[str]] | None = None) -> None:
+        """Of a listing, how many came, and those that did: names() is called for the first listing, and to verify all."""
         if count != self.listed:
             raise ValueError(f"{count:,} names came instead of {self.listed:,}")
+        if names is None:
+            if self.verify:
+                raise ValueError("its adapter gives no names to compare: work.check_listed(count, names)")
+        elif self.verify or not self._was_listed:
+            self._was_listed = True
+            self._check_names(list(names()))
+
+    def _check_names(self, found: list[str]) -> None:
+        wanted = {f"{self.prefix}{index:08d}" for index in range(self.listed)}
+        wrong = next((name for name in found if name not in wanted), None)
+        if wrong is not None:
+            raise ValueError(f"{wrong} is listed, and is not there")
+        if len(set(found)) != self.listed:
+            raise ValueError(
+                f"{self.listed - len(set(found)):,} of {self.listed:,} names did not come, and others came twice"
+            )
 
 
 @dataclass(frozen=True)
