@@ -487,6 +487,30 @@ class Compare(unittest.TestCase):
         self.assertNotIn("failed", output.lower())
         self.assertIn("interrupted; what was measured", errors)
 
+    def test_a_client_ends_with_a_run_that_is_killed(self):
+        seen, again = os.path.join(self.folder, "seen"), os.path.join(self.folder, "again")
+        once = self.write("once.py", ONCE)
+        command = [sys.executable, "-m", "ringest.bench", "compare", "--emulate", "--peers", f"ringest:get_many,{once}"]
+        process = subprocess.Popen(
+            [*command, "--verbs", "get", "--sizes", "1k", "--limit", "600", *SHORT, "--rounds", "2"],
+            env={
+                **os.environ,
+                "RINGEST_PROGRAM": PROGRAM,
+                "SEEN_FILE": seen,
+                "AGAIN_FILE": again,
+                "TMPDIR": self.folder,
+            },
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        self.assertTrue(until(lambda: os.path.exists(again), "the second round"))
+        with open(f"/proc/{process.pid}/task/{process.pid}/children", encoding="ascii") as file:
+            children = file.read().split()
+        self.assertGreaterEqual(len(children), 2)  # an emulator and a client
+        process.kill()
+        process.wait()
+        self.assertTrue(until(lambda: not any(os.path.exists(f"/proc/{child}") for child in children)))
+
     def test_objects_that_exist(self):
         with emulator("--synthetic", "made/run/4k-:3:4KiB") as (endpoint, ca):
             arguments = [

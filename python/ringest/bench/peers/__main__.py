@@ -2,21 +2,31 @@
 
     python3 -m ringest.bench.peers NAME WAY VERB
 
-reads {"work": fields of Work, "cpus": [number] or null} as JSON from standard input and prints one line of JSON: what was
-counted, or {"error"}. Memory is counted from when its imports were done and its client not yet made."""
+reads {"work": fields of Work, "cpus": [number] or null, "parent": its process} as JSON from standard input and prints one line
+of JSON: what was counted, or {"error"}. It ends with its parent, however that ends. Memory is counted from when its imports were done and its client not yet made."""
 
 from __future__ import annotations
 
+import ctypes
 import dataclasses
 import importlib
 import json
 import os
+import signal
 import sys
 import time
 from typing import Any, NoReturn
 
 from ringest.bench import peers
 from ringest.bench.peers.work import Work
+
+_PR_SET_PDEATHSIG = 1
+
+
+def end_with(parent: int) -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
+    if os.getppid() != parent:
+        os._exit(1)
 
 
 def peak_rss() -> int:
@@ -71,6 +81,7 @@ def leave(result: dict[str, Any]) -> NoReturn:
 def main(arguments: list[str]) -> None:
     name, way, verb = arguments
     told = json.load(sys.stdin)
+    end_with(told["parent"])
     if told["cpus"]:
         os.sched_setaffinity(0, told["cpus"])
     try:

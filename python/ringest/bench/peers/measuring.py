@@ -118,6 +118,7 @@ def run(cell: Cell, work: dict[str, Any], place: Place, how: How) -> dict[str, A
     name = os.path.abspath(cell.name) if cell.name.endswith(".py") else cell.name
     command = [sys.executable, "-m", "ringest.bench.peers", name, cell.way.name, cell.verb]
     limit = how.warm_up + how.seconds + how.limit
+    told = {"work": work, "cpus": how.cpus, "parent": os.getpid()}
     with tempfile.TemporaryDirectory(prefix=leftovers.temporary_prefix()) as home:
         process = subprocess.Popen(
             command,
@@ -131,7 +132,7 @@ def run(cell: Cell, work: dict[str, Any], place: Place, how: How) -> dict[str, A
             start_new_session=True,
         )
         try:
-            out, err = process.communicate(json.dumps({"work": work, "cpus": how.cpus}), timeout=limit)
+            out, err = process.communicate(json.dumps(told), timeout=limit)
         except subprocess.TimeoutExpired:
             return {"error": f"was not done after {limit:g} s (--limit)"}
         finally:
