@@ -237,6 +237,7 @@ def main():
     arguments = parser.parse_args()
     common.need("valgrind")
     made = made_with(arguments)
+    baseline = {"made_with": None}
     with contextlib.suppress(FileNotFoundError), open(BASELINE, encoding="utf-8") as file:
         baseline = json.load(file)
     if not arguments.quick and not arguments.update and baseline["made_with"] != made:
