@@ -24,24 +24,36 @@ FAILED, USAGE, INTERRUPTED = 1, 2, 130
 # In the environment of the process that has a network of its own.
 INSIDE = "RINGEST_BENCH_INSIDE"
 EMULATOR_THREADS_MAX = 4
-UNITS = {"list": "name"}
+# Of an object, several of which a client holds; of any option.
+SIZE_MAX, NUMBER_MAX = 1 << 30, 10**9
 
 
 def _words(text: str) -> list[str]:
     return [word for word in text.split(",") if word]
 
 
+def _some(text: str) -> list[str]:
+    words = _words(text)
+    if not words:
+        raise argparse.ArgumentTypeError("needs one at least, is empty")
+    return words
+
+
 def _sizes(text: str) -> dict[str, int]:
     try:
-        return {word: parse_size(word, "a size") for word in _words(text)}
+        sizes = {word: parse_size(word, "a size") for word in _some(text)}
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+    for word, size in sizes.items():
+        if size > SIZE_MAX:
+            raise argparse.ArgumentTypeError(f"a size may be {SIZE_MAX >> 20} MiB at most, is {word}")
+    return sizes
 
 
 def _verbs(text: str) -> list[str]:
-    unknown = set(_words(text)) - set(VERBS)
+    unknown = set(_some(text)) - set(VERBS)
     if unknown:
-        raise argparse.ArgumentTypeError(f"there is no {' or '.join(unknown)}, only {', '.join(VERBS)}")
+        raise argparse.ArgumentTypeError(f"there is no {' or '.join(sorted(unknown))}, only {', '.join(VERBS)}")
     return [verb for verb in VERBS if verb in _words(text)]
 
 
@@ -50,6 +62,8 @@ def _positive(kind: Callable[[str], float], least: float) -> Callable[[str], flo
         value = kind(text)
         if not value >= least:
             raise argparse.ArgumentTypeError(f"must be at least {least:g}, is {text}")
+        if value > NUMBER_MAX:
+            raise argparse.ArgumentTypeError(f"must be at most {NUMBER_MAX:,}, is {text}")
         return value
 
     parse.__name__ = "number"
@@ -57,7 +71,11 @@ def _positive(kind: Callable[[str], float], least: float) -> Callable[[str], flo
 
 
 def _numbers(text: str) -> tuple[int, ...]:
-    return tuple(int(_positive(int, 1)(word)) for word in _words(text))
+    return tuple(int(_positive(int, 1)(word)) for word in _some(text))
+
+
+# What argparse calls it in its messages.
+_numbers.__name__ = "list of numbers"
 
 
 def _uri(text: str) -> str:
