@@ -517,6 +517,10 @@ class Runs(unittest.TestCase):
                 self.assertIsNone(row.error, name)
                 self.assertGreater(row.rounds[0].operations, 0, name)
                 self.assertIn(f"{name}: {scale:g} of its data", self.said)
+                is_checkpoint = name.startswith("checkpoint")
+                self.assertEqual("seconds" not in row.parameters, is_checkpoint)
+                self.assertEqual(f"{name}: has its number of saves and loads" in self.said, is_checkpoint)
+            self.assertIn("server: the emulator, on the client's own CPUs", self.said)
             self.assertNotIn("Warning", self.said)
 
     def test_wrong_use(self):

@@ -245,9 +245,14 @@ def _measure(preset: Preset, options: argparse.Namespace, place: Place, settings
             running.close()
 
 
+def _keeps_time(preset: Preset) -> bool:
+    """A checkpoint is saved and loaded as often as its preset says."""
+    return preset.kind != "checkpoint"
+
+
 def _parameters(preset: Preset, options: argparse.Namespace, place: Place | None, ranks: int) -> dict[str, Any]:
     found = {**preset.parameters(), "ranks": ranks, "warm_up_seconds": options.warm_up}
-    if options.seconds is not None:
+    if options.seconds is not None and _keeps_time(preset):
         found["seconds"] = options.seconds
     if place is not None and not place.is_ours:
         assert place.objects is not None
@@ -437,6 +442,8 @@ def main(options: argparse.Namespace) -> int:
     endpoint = None
     for preset in found:
         each = Run(preset, options, progress)
+        if options.seconds is not None and not _keeps_time(preset):
+            each.said.append(f"{preset.name}: has its number of saves and loads, whatever --seconds says")
         try:
             runs.append(each)
             each.run()
