@@ -2,12 +2,13 @@
 
 The interval is that of the Mann-Whitney test, turned round: all ratios of a round of the one to a round of the other are
 sorted, and as many are cut off at both ends as chance explains. It holds exactly whatever the distribution is, needs at
-least four rounds of each to say anything, and says so."""
+least five rounds of each to say anything, and says so."""
 
 from __future__ import annotations
 
 import functools
 import math
+import re
 import statistics
 from dataclasses import dataclass
 
@@ -27,11 +28,13 @@ from ringest.bench.figures import (
 )
 from ringest.bench.result import Document, Row
 
-CONFIDENCE = 0.95
+# Of one figure. A row has five: so it is called changed without a change in one of twenty at most.
+CONFIDENCE = 0.99
 # More are thinned out evenly: the pairs of all would be too many.
 MAX_ROUNDS = 200
-# From here on the normal distribution is as good as the exact one.
-MAX_EXACT = 30
+# From here on the normal distribution is as good as the exact one, if the other result has some rounds, too.
+MAX_EXACT, FEW = 30, 12
+_LOCAL_PORT = re.compile(r"^(https?://(?:localhost|127\.0\.0\.1|\[::1\])):\d+")
 SHOWN = tuple(each for each in MEASURES if each.counts or each is MEMORY)
 
 
@@ -53,7 +56,8 @@ def _arrangements(first: int, second: int) -> list[int]:
 def cut(first: int, second: int, confidence: float = CONFIDENCE) -> int:
     """How many of the sorted pairs lie outside of the interval at each end; 0 if there are too few to tell."""
     allowed = (1 - confidence) / 2
-    if max(first, second) > MAX_EXACT:
+    first, second = sorted((first, second))
+    if second > MAX_EXACT and first > FEW:
         mean, deviation = first * second / 2, math.sqrt(first * second * (first + second + 1) / 12)
         return max(0, math.floor(mean + statistics.NormalDist().inv_cdf(allowed) * deviation))
     counts, seen = _arrangements(first, second), 0
@@ -279,6 +283,7 @@ def _notes(before: Document, after: Document, gone: list[Row], new: list[Row]) -
             ("memory", memory(before.machine.memory_bytes), memory(after.machine.memory_bytes)),
             ("kernel", before.machine.kernel, after.machine.kernel),
             ("hypervisor", before.machine.hypervisor, after.machine.hypervisor),
+            ("server", _server(before), _server(after)),
         )
         if ours != theirs
     ]
@@ -291,6 +296,11 @@ def _notes(before: Document, after: Document, gone: list[Row], new: list[Row]) -
         if len(same) == 1:
             notes.append(f"{name(row.workload)}, {name(row.client)} has other parameters: {_other(row, same[0])}")
     return notes
+
+
+def _server(document: Document) -> str | None:
+    """On this machine a server, such as the emulator, has another port each time."""
+    return document.server or re.sub(_LOCAL_PORT, r"\1", document.endpoint or "") or None
 
 
 def _told(found: object) -> str:

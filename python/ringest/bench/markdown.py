@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from ringest.bench import figures
-from ringest.bench.changes import Change, Comparison
+from ringest.bench.changes import CONFIDENCE, Change, Comparison
 from ringest.bench.figures import Group
 from ringest.bench.result import Document
 
@@ -88,7 +88,7 @@ def compared(comparison: Comparison) -> str:
     return "\n".join(said)
 
 
-CHANGE_HEAD = ("measure", "before", "after", "after / before (95 % interval)", "beyond noise")
+CHANGE_HEAD = ("measure", "before", "after", f"after / before ({CONFIDENCE * 100:.0f} % interval)", "beyond noise")
 _VERDICTS = {1: "better", -1: "worse", 0: "changed"}
 
 

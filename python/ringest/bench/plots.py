@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 
 from ringest._needs import needs
 from ringest.bench import figures
-from ringest.bench.changes import Change, Compared
+from ringest.bench.changes import CONFIDENCE, Change, Compared
 from ringest.bench.figures import Group, Measure
 from ringest.bench.result import Round, Row
 
@@ -374,5 +374,5 @@ def of_changes(rows: Sequence[Compared], measure: Measure) -> Drawn | None:
             axes.set_xscale("log")
             _log(axes.xaxis, ends)
         axes.axvline(1, color=INK, linewidth=1, zorder=0)
-        axes.set_xlabel(f"{measure.title}: after / before, with the 95 % interval")
+        axes.set_xlabel(f"{measure.title}: after / before, with the {CONFIDENCE * 100:.0f} % interval")
         return _svg(figure, f"changes of {measure.name}")

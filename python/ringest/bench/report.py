@@ -81,7 +81,7 @@ def _judge(comparison: Comparison, percent: float) -> int:
     if not judged and not failures:
         print(
             "ringest bench report: nothing can be told from noise: no row is in both results with enough rounds;"
-            " measure four or more of each",
+            " measure five or more of each",
             file=sys.stderr,
         )
         return FAILED
