@@ -255,6 +255,10 @@ static int bench_go(const struct bench_options *bench, const char *const *words,
         rg_new_file_abandon(&file);
     }
     bench_results_free(&results);
+    if (status == CLI_DONE && !has_any && !cli_interrupted()) {
+        return cli_fail("nothing in gs://%s begins with \"%s\"", bench->uri.bucket,
+                        bench->uri.name);
+    }
     if (cli_interrupted()) {
         return cli_fail("interrupted%s", has_any ? "" : " before the first request was answered");
     }

@@ -304,6 +304,8 @@ class Bench(ServedCase):
         done = self.ringest("bench", "get", "gs://made/absent")
         self.fails(done, FAILED, "gs://made", '"absent"', "--synthetic")
         self.assertEqual(done.stdout, b"")
+        done = self.ringest("bench", "list", "gs://made/absent")
+        self.fails(done, FAILED, 'nothing in gs://made begins with "absent"')
 
     def test_a_missing_bucket(self):
         self.fails(self.ringest("bench", "get", "gs://no-such-bucket/"), FAILED, "gs://no-such-bucket/", "404")
