@@ -372,8 +372,10 @@ class Report(unittest.TestCase):
         path = self.save(sample())
         self.assertEqual(self.report(path, "--fail-above", "5")[0], 2)
         for each in ("-1", "nan", "much"):
-            with self.subTest(each), self.assertRaises(SystemExit), contextlib.redirect_stderr(io.StringIO()):
+            said = io.StringIO()
+            with self.subTest(each), self.assertRaises(SystemExit), contextlib.redirect_stderr(said):
                 command.main(["report", path, path, "--fail-above", each])
+            self.assertIn(f"argument --fail-above: invalid number value: '{each}'", said.getvalue())
 
     def test_markdown_of_anything(self):
         one = self.report(self.save(hostile()))[1]

@@ -27,6 +27,10 @@ def _percent(text: str) -> float:
     return percent
 
 
+# What argparse calls it in its messages.
+_percent.__name__ = "number"
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "before",
