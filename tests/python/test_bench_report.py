@@ -6,6 +6,7 @@ import dataclasses
 import html.parser
 import importlib.util
 import io
+import itertools
 import json
 import os
 import random
@@ -285,6 +286,32 @@ class Report(unittest.TestCase):
         ]
         self.assertGreater(len(found), 300)
         self.assertLess(sum(found) / len(found), 0.05)
+
+    def test_runs_in_turns_know_what_lies_between_them(self):
+        """The rounds of a run have a part of their noise in common."""
+        rng = random.Random(5)
+
+        def folder(name, faster=1.0):
+            for run in range(8):
+                drift = rng.lognormvariate(0, 0.1) * faster
+                rounds = [one_round(rng, 1000 * drift * rng.lognormvariate(0, 0.01)) for _ in range(5)]
+                same = [dataclasses.replace(each, seconds=1.0) for each in rounds]
+                self.save(Document([Row("get", "ringest", rounds=same)]), f"{name}/{run}.json")
+            return report._read(os.path.join(self.folder, name))
+
+        def rate(before, after):
+            compared = changes.compare(before, after)
+            return next(each for each in compared.rows[0].changes if each.measure is figures.RATE), compared.notes
+
+        folders = [folder(f"same-{i}") for i in range(12)]
+        found = [rate(*each)[0] for each in itertools.combinations(folders, 2)]
+        self.assertTrue(all(each.by_run for each in found))
+        self.assertLess(sum(each.is_beyond_noise for each in found), len(found) / 10)
+        self.assertEqual(found[0].before.count, 40)
+        faster, notes = rate(folders[0], folder("faster", 1.5))
+        self.assertEqual((faster.verdict, notes), (1, []))
+        one, other = (sample(seed=1, rounds=8), sample(seed=2, rounds=8, faster=0.7))
+        self.assertEqual(changes.compare(one, other).notes, [changes.BETWEEN_RUNS])
 
     def test_what_is_not_the_same_is_named(self):
         before, after = sample(rounds=4), sample(rounds=4)

@@ -2,7 +2,10 @@
 
 The interval is that of the Mann-Whitney test, turned round: all ratios of a round of the one to a round of the other are
 sorted, and as many are cut off at both ends as chance explains. It holds exactly whatever the distribution is, needs at
-least five rounds of each to say anything, and says so."""
+least five rounds of each to say anything, and says so.
+
+Rounds of one run have in common what else the machine did meanwhile. So where there are enough runs, as results in a folder, the
+median of each counts, and not its rounds."""
 
 from __future__ import annotations
 
@@ -16,6 +19,7 @@ from ringest.bench.figures import (
     MEASURES,
     MEMORY,
     NONE,
+    Joined,
     Measure,
     Summary,
     key,
@@ -35,6 +39,10 @@ MAX_ROUNDS = 200
 # From here on the normal distribution is as good as the exact one, if the other result has some rounds, too.
 MAX_EXACT, FEW = 30, 12
 _LOCAL_PORT = re.compile(r"^(https?://(?:localhost|127\.0\.0\.1|\[::1\])):\d+")
+BETWEEN_RUNS = (
+    "what changed may be the machine: rounds of one run tell nothing of what lies between runs; compare two folders of five runs "
+    "or more each, made in turns"
+)
 SHOWN = tuple(each for each in MEASURES if each.counts or each is MEMORY)
 
 
@@ -94,6 +102,7 @@ class Change:
     ratio: float | None
     low: float | None = None
     high: float | None = None
+    by_run: bool = False  # the interval knows what lies between runs, too
 
     @property
     def is_judged(self) -> bool:
@@ -144,9 +153,19 @@ def _percent(ratio: float | None) -> str:
     )
 
 
+def _of_runs(measure: Measure, row: Row) -> list[float]:
+    """The medians of those runs that have such a figure."""
+    runs = row.by_run() if isinstance(row, Joined) else [row]
+    return [each.median for each in (summary(measure.values(run)) for run in runs) if each is not None]
+
+
 def _change(measure: Measure, before: Row, after: Row) -> Change | None:
     ours, theirs = measure.values(before), measure.values(after)
     first, second = summary(ours), summary(theirs)
+    of_runs = _of_runs(measure, before), _of_runs(measure, after)
+    by_run = cut(*map(len, of_runs)) > 0
+    if by_run:
+        ours, theirs = of_runs
     if first is None or second is None:
         return None
     if first.low <= 0 or second.low <= 0:
@@ -159,8 +178,9 @@ def _change(measure: Measure, before: Row, after: Row) -> Change | None:
         return Change(measure, first, second, None)
     if found is None:
         return Change(measure, first, second, ratio)
+    low, high = found
     # The ratio of the medians nearly always lies within; where it does not, the interval is made wider.
-    return Change(measure, first, second, ratio, min(found[0], ratio), max(found[1], ratio))
+    return Change(measure, first, second, ratio, min(low, ratio), max(high, ratio), by_run)
 
 
 @dataclass(frozen=True)
@@ -270,7 +290,10 @@ def compare(before: Document, after: Document) -> Comparison:
         rows.append(Compared(ours[each], theirs[each], label, [change for change in changes if change is not None]))
     gone, new = ([side[each] for each in side if each not in common] for side in (ours, theirs))
     labels = _labels(gone + new)
-    return Comparison(before, after, rows, labels[: len(gone)], labels[len(gone) :], _notes(before, after, gone, new))
+    notes = _notes(before, after, gone, new)
+    if any(change.is_beyond_noise and not change.by_run for row in rows for change in row.changes):
+        notes.append(BETWEEN_RUNS)
+    return Comparison(before, after, rows, labels[: len(gone)], labels[len(gone) :], notes)
 
 
 def _notes(before: Document, after: Document, gone: list[Row], new: list[Row]) -> list[str]:

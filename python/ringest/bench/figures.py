@@ -4,6 +4,7 @@ A value that cannot be computed is None, never zero or infinite."""
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import shlex
@@ -163,15 +164,29 @@ def key(row: Row) -> tuple[str, str, str]:
     return row.workload, row.client, json.dumps(row.parameters, sort_keys=True)
 
 
+@dataclass(frozen=True)
+class Joined(Row):
+    """Of several results; `runs` says how many rounds are of each, in their order."""
+
+    runs: tuple[int, ...] = ()
+
+    def by_run(self) -> list[Row]:
+        ends = list(itertools.accumulate(self.runs))
+        return [replace(self, rounds=self.rounds[end - count : end]) for end, count in zip(ends, self.runs)]
+
+
 def joined(documents: list[Document]) -> Document:
     """Of results that belong together: rows that are the same are one, with the rounds of all. The first one says where
     it was measured."""
-    rows: dict[tuple[str, str, str], Row] = {}
+    rows: dict[tuple[str, str, str], Joined] = {}
     for row in (each for document in documents for each in document.rows):
-        known = rows.get(key(row))
-        if known is not None:
-            row = replace(known, rounds=known.rounds + row.rounds, error=known.error or row.error)
-        rows[key(row)] = row
+        known = rows.get(key(row)) or Joined(row.workload, row.client, row.parameters)
+        rows[key(row)] = replace(
+            known,
+            rounds=known.rounds + row.rounds,
+            error=known.error or row.error,
+            runs=(*known.runs, len(row.rounds)),
+        )
     return replace(documents[0], rows=list(rows.values()))
 
 
