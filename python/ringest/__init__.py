@@ -100,7 +100,8 @@ _DATASETS = {
 }
 
 
-# What cannot be had without a package: help(ringest) takes all that dir() names, and would end there.
+# What cannot be had without a package. help(ringest) takes all that dir() names, `from ringest import *` all of __all__,
+# and either would end there. Who asks for one of them by its name is told what to install.
 _NEEDED = {"DeviceBatches": "torch", "ParquetDataset": "pyarrow", "to_device": "torch"}
 
 
@@ -109,6 +110,9 @@ def _is_there(name: str) -> bool:
         return name not in _NEEDED or importlib.util.find_spec(_NEEDED[name]) is not None
     except (ImportError, ValueError):  # of a program that forbids its import
         return False
+
+
+__all__[:] = filter(_is_there, __all__)
 
 
 def __getattr__(name: str) -> Any:
@@ -139,4 +143,4 @@ _MODULES += ["parquet", "ray", "tar", "tensorboard", "torch_checkpointing", "tor
 def __dir__() -> list[str]:
     loaded = [name for name in _MODULES if name in globals()]
     special = [name for name in globals() if name.startswith("__")]
-    return sorted([*filter(_is_there, __all__), *loaded, *special])
+    return sorted([*__all__, *loaded, *special])

@@ -294,6 +294,15 @@ class Inputs(unittest.TestCase):
                 self.assertEqual(run(f"import ringest; assert {gone!r} in dir(ringest)"), "")
 
     def test_only_what_is_public_is_shown(self):
+    def test_a_star_imports_what_is_there(self):
+        """The rest is an error where it is asked for, which says what to install."""
+        for hidden, gone, extra in (("torch", "to_device", "torch"), ("pyarrow", "ParquetDataset", "parquet")):
+            with self.subTest(hidden):
+                script = f"from ringest import *; assert 'Client' in globals() and {gone!r} not in globals()"
+                self.assertEqual(run(script, hidden), "")
+                for asked in (f"from ringest import {gone}", f"import ringest; ringest.{gone}"):
+                    self.assertIn(f"pip install 'ringest[{extra}]'", run(asked, hidden))
+
         names = {}
         exec("from ringest import *", names)
         self.assertEqual(sorted(set(names) - {"__builtins__"}), sorted(ringest.__all__))
