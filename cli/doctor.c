@@ -681,10 +681,11 @@ static void endpoint_ask(struct doctor *doctor, struct rg_client *client, struct
 {
     int rc = endpoint_submit(doctor, client, cq);
     if (rc < 0) {
-        struct finding *finding =
-            find(doctor, MARK_FAIL, "endpoint", "%s",
-                 rc == -EINVAL ? "the service allows no such bucket" : strerror(-rc));
-        advise(finding, "check the name that --bucket gives");
+        struct finding *finding = find(doctor, MARK_FAIL, "endpoint",
+                                       rc == -EINVAL ? "\"%.300s\" is no name of a bucket"
+                                                     : "a request for \"%.300s\": %s",
+                                       doctor->bucket != NULL ? doctor->bucket : "", strerror(-rc));
+        advise(finding, "--bucket takes the name of a bucket alone, without a prefix");
         return;
     }
     struct rg_completion completion;

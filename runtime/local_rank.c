@@ -32,16 +32,32 @@ static bool is_possible(uint32_t rank, uint32_t size)
     return rank < size && size <= RG_LOCAL_RANKS_MAX;
 }
 
+/* For people who ask why a process is alone: the first that makes no rank. */
+static void put_aside(struct rg_local_rank *rank, const char *name, const char *from, bool lacks)
+{
+    if (rank->aside == NULL) {
+        rank->aside = name;
+        rank->aside_from = from;
+        rank->lacks = lacks;
+    }
+}
+
 /* One pair of variables. 1: found; 0: not there, or half of it; -EINVAL: nonsense. */
 static int pair_read(struct rg_local_rank *out_rank, const char *rank_name, const char *size_name)
 {
     const char *rank_text = value_of(rank_name), *size_text = value_of(size_name);
     uint32_t rank, size;
     if (rank_text == NULL || size_text == NULL) {
+        if (rank_text != NULL) {
+            put_aside(out_rank, rank_name, size_name, true);
+        } else if (size_text != NULL) {
+            put_aside(out_rank, size_name, rank_name, true);
+        }
         return 0;
     }
     if (!number_parse(rank_text, &rank) || !number_parse(size_text, &size) ||
         !is_possible(rank, size)) {
+        put_aside(out_rank, rank_name, size_name, false);
         return -EINVAL;
     }
     *out_rank = (struct rg_local_rank){.rank = rank, .size = size, .variable = rank_name};
@@ -73,19 +89,30 @@ static uint32_t slurm_tasks(const char *list, uint32_t node)
 static int slurm_read(struct rg_local_rank *out_rank)
 {
     const char *rank_text = value_of("SLURM_LOCALID"), *node_text = value_of("SLURM_NODEID");
-    const char *list = value_of("SLURM_STEP_TASKS_PER_NODE");
-    list = list != NULL ? list : value_of("SLURM_NTASKS_PER_NODE");
-    list = list != NULL ? list : value_of("SLURM_TASKS_PER_NODE");
+    static const char *const lists[] = {"SLURM_STEP_TASKS_PER_NODE", "SLURM_NTASKS_PER_NODE",
+                                        "SLURM_TASKS_PER_NODE"};
+    const char *list = NULL, *list_name = lists[0];
+    for (size_t i = 0; i < RG_ARRAY_LEN(lists) && list == NULL; i++) {
+        list = value_of(lists[i]);
+        list_name = list != NULL ? lists[i] : list_name;
+    }
     uint32_t rank, node = 0;
-    if (rank_text == NULL || list == NULL || value_of("SLURM_STEP_NUM_TASKS") == NULL) {
+    bool is_step = value_of("SLURM_STEP_NUM_TASKS") != NULL;
+    if (rank_text == NULL || list == NULL || !is_step) {
+        if (rank_text != NULL) {
+            put_aside(out_rank, "SLURM_LOCALID", is_step ? list_name : "SLURM_STEP_NUM_TASKS",
+                      true);
+        }
         return 0;
     }
     if (!number_parse(rank_text, &rank) || (node_text != NULL && !number_parse(node_text, &node))) {
+        put_aside(out_rank, "SLURM_LOCALID", list_name, false);
         return -EINVAL;
     }
     uint32_t size = slurm_tasks(list, node);
     size = size != 0 ? size : slurm_tasks(list, 0); /* one number for all nodes */
     if (!is_possible(rank, size)) {
+        put_aside(out_rank, "SLURM_LOCALID", list_name, false);
         return -EINVAL;
     }
     *out_rank = (struct rg_local_rank){.rank = rank, .size = size, .variable = "SLURM_LOCALID"};

@@ -17,6 +17,11 @@ struct rg_local_rank {
     uint32_t rank, size;      /* below size; 0 and 1: alone */
     uint32_t worker, workers; /* the process is one of so many workers of the rank; 0: none */
     const char *variable;     /* static: where the rank was found; "": not in the environment */
+    bool is_given;            /* by the program */
+    /* Of a process that is alone: what a launcher has set all the same, and what it lacks or does
+     * not go with. Static; NULL: nothing. */
+    const char *aside, *aside_from;
+    bool lacks; /* aside_from is not set */
 };
 
 /* What the environment says; without it, alone. What the launchers' variables say that cannot be is

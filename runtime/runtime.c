@@ -58,7 +58,8 @@ static int environment_read(struct rg_runtime_options *options, struct rg_local_
     } else {
         *out_rank = (struct rg_local_rank){.rank = options->local_rank,
                                            .size = RG_MAX(options->local_world_size, 1),
-                                           .variable = ""};
+                                           .variable = "",
+                                           .is_given = true};
     }
     out_rank->worker = options->worker;
     out_rank->workers = options->workers;

@@ -743,12 +743,19 @@ static void sites_tell(const struct rg_topology *topology, struct text *text)
 static void rank_tell(const struct rg_topology *topology, struct text *text)
 {
     const struct rg_local_rank *rank = &topology->rank;
-    bool is_told = rank->variable[0] != '\0';
-    text_add(text, "local rank\t%u of %u%s%s%s", rank->rank, rank->size,
-             is_told           ? ", as "
-             : rank->size == 1 ? ": no launcher has named one"
-                               : ", as the program says",
-             rank->variable, is_told ? " says" : "");
+    text_add(text, "local rank\t%u of %u", rank->rank, rank->size);
+    if (rank->variable[0] != '\0') {
+        text_add(text, ", as %s says", rank->variable);
+    } else if (rank->is_given) {
+        text_add(text, ", as the program says");
+    } else if (rank->aside == NULL) {
+        text_add(text, ": no launcher, such as torchrun or srun, says which");
+    } else if (rank->lacks) {
+        text_add(text, ": %s is set, but not %s", rank->aside, rank->aside_from);
+    } else {
+        text_add(text, ": %s and %s do not go together, and are left aside", rank->aside,
+                 rank->aside_from);
+    }
     if (rank->workers > 0) {
         text_add(text, "; its worker %u of %u", rank->worker, rank->workers);
     }

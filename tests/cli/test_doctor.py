@@ -189,6 +189,11 @@ class Doctor(ServedCase):
             port = silent.getsockname()[1]
             self.assertIn("127.0.0.1", self.endpoint_of("--endpoint", f"http://127.0.0.1:{port}"))
 
+    def test_a_bucket_with_a_prefix(self):
+        found = checks(self.doctor("--bucket", "gs://bucket/prefix"))["endpoint"]
+        self.assertEqual((found["mark"], found["fact"]), ("FAIL", '"bucket/prefix" is no name of a bucket'))
+        self.assertIn("without a prefix", found["advice"])
+
     def test_a_bad_endpoint(self):
         self.endpoint_of("--endpoint", "ftp://host")
 
@@ -223,8 +228,24 @@ class Doctor(ServedCase):
         self.assertRegex(found["loops on"]["fact"], "CPU")
         self.assertIn("share", found["CPUs"]["fact"])
         alone = checks(self.doctor())
-        self.assertEqual(alone["local rank"]["fact"], "0 of 1: no launcher has named one")
+        self.assertEqual(alone["local rank"]["fact"], "0 of 1: no launcher, such as torchrun or srun, says which")
         self.assertIn("all that this process may use", alone["CPUs"]["fact"])
+
+    def test_why_there_is_no_rank(self):
+        """What a launcher has set, or the program, is not said to be missing."""
+        for set_, options, said in (
+            ({"LOCAL_RANK": "1"}, (), "0 of 1: LOCAL_RANK is set, but not LOCAL_WORLD_SIZE"),
+            ({"LOCAL_RANK": "2", "LOCAL_WORLD_SIZE": "2"}, (),
+             "0 of 1: LOCAL_RANK and LOCAL_WORLD_SIZE do not go together, and are left aside"),
+            ({"SLURM_LOCALID": "0", "SLURM_NTASKS_PER_NODE": "2"}, (),
+             "0 of 1: SLURM_LOCALID is set, but not SLURM_STEP_NUM_TASKS"),
+            ({"OMPI_COMM_WORLD_LOCAL_SIZE": "2"}, (),
+             "0 of 1: OMPI_COMM_WORLD_LOCAL_SIZE is set, but not OMPI_COMM_WORLD_LOCAL_RANK"),
+            ({}, ("--option", "local_world_size=1"), "0 of 1, as the program says"),
+        ):  # fmt: skip
+            with self.subTest(said):
+                found = checks(self.doctor(*options, env=environment(**set_)))
+                self.assertEqual(found["local rank"]["fact"], said)
 
     def test_a_place_that_cannot_be(self):
         done = self.doctor(env=environment(RINGEST_LOCAL_RANK="2", RINGEST_LOCAL_WORLD_SIZE="2"))

@@ -97,6 +97,43 @@ static void test_the_user_and_then_the_innermost_launcher_comes_first(void)
                3, 8, "LOCAL_RANK");
 }
 
+/* People are told what a launcher has set where it makes no rank. */
+static void test_what_is_left_aside_is_known(void)
+{
+    static const struct {
+        const char *settings, *aside, *from;
+        bool lacks;
+    } cases[] = {
+        {"LOCAL_RANK=3", "LOCAL_RANK", "LOCAL_WORLD_SIZE", true},
+        {"LOCAL_WORLD_SIZE=3", "LOCAL_WORLD_SIZE", "LOCAL_RANK", true},
+        {"LOCAL_RANK=8 LOCAL_WORLD_SIZE=8", "LOCAL_RANK", "LOCAL_WORLD_SIZE", false},
+        {"SLURM_LOCALID=0 SLURM_NTASKS_PER_NODE=8", "SLURM_LOCALID", "SLURM_STEP_NUM_TASKS", true},
+        {"SLURM_LOCALID=0 SLURM_STEP_NUM_TASKS=8", "SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE",
+         true},
+        {"SLURM_LOCALID=9 SLURM_STEP_NUM_TASKS=8 SLURM_NTASKS_PER_NODE=8", "SLURM_LOCALID",
+         "SLURM_NTASKS_PER_NODE", false},
+        {"OMPI_COMM_WORLD_LOCAL_RANK=1 SLURM_LOCALID=0", "OMPI_COMM_WORLD_LOCAL_RANK",
+         "OMPI_COMM_WORLD_LOCAL_SIZE", true},
+    };
+    for (size_t i = 0; i < RG_ARRAY_LEN(cases); i++) {
+        struct rg_local_rank found;
+        environment(cases[i].settings);
+        RG_CHECK_EQ(rg_local_rank_find(&found), 0);
+        RG_CHECK_EQ(found.size, 1);
+        RG_CHECK(found.aside != NULL);
+        RG_CHECK_STR(found.aside, cases[i].aside);
+        RG_CHECK_STR(found.aside_from, cases[i].from);
+        RG_CHECK_EQ(found.lacks, cases[i].lacks);
+    }
+    static const char *const others[] = {"", "LOCAL_RANK=3 MPI_LOCALRANKID=0 MPI_LOCALNRANKS=4"};
+    for (size_t i = 0; i < RG_ARRAY_LEN(others); i++) {
+        struct rg_local_rank found;
+        environment(others[i]);
+        RG_CHECK_EQ(rg_local_rank_find(&found), 0);
+        RG_CHECK(found.aside == NULL);
+    }
+}
+
 static void test_nonsense_is_left_aside_with_one_line(void)
 {
     static const char *const cases[] = {
@@ -167,6 +204,7 @@ int main(int argc, char **argv)
         RG_TEST(test_each_launcher_is_understood),
         RG_TEST(test_a_batch_script_of_slurm_is_no_rank),
         RG_TEST(test_the_user_and_then_the_innermost_launcher_comes_first),
+        RG_TEST(test_what_is_left_aside_is_known),
         RG_TEST(test_nonsense_is_left_aside_with_one_line),
         RG_TEST(test_what_the_user_says_must_be_right),
         RG_TEST(test_slurm_s_lists),

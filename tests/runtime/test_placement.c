@@ -123,7 +123,10 @@ static void host_plan(struct host *host, const struct machine *machine, uint32_t
         host_count(host, &process);
         host->rank_loops = process.loop_count;
         for (uint32_t i = 0; i < workers; i++) {
-            process_plan(&process, machine, (struct rg_local_rank){rank, ranks, i, workers, ""});
+            process_plan(
+                &process, machine,
+                (struct rg_local_rank){
+                    .rank = rank, .size = ranks, .worker = i, .workers = workers, .variable = ""});
             host_count(host, &process);
             host->worker_loops = process.loop_count;
         }

@@ -154,8 +154,14 @@ static void test_the_rank_is_the_option_s_or_else_the_launcher_s(void)
     options.workers = 4;
     check_described(&options, "local rank\t2 of 3, as the program says; its worker 3 of 4\n");
     setenv("LOCAL_RANK", "7", 1);
-    check_described(NULL, "local rank\t0 of 1: no launcher has named one\n");
+    check_described(NULL, "local rank\t0 of 1: LOCAL_RANK and LOCAL_WORLD_SIZE do not go together, "
+                          "and are left aside\n");
+    rg_runtime_options_init(&options);
+    options.local_world_size = 1;
+    check_described(&options, "local rank\t0 of 1, as the program says\n");
     clear_environment();
+    check_described(NULL,
+                    "local rank\t0 of 1: no launcher, such as torchrun or srun, says which\n");
 }
 
 static void test_an_older_caller_s_options_are_understood(void)
