@@ -203,7 +203,9 @@ static void text_print(const struct explain *explain)
     }
     if (explain->count == 0) {
         fprintf(out, explain->pid_count == 0
-                         ? "No process of this user on this host tells of a loop over a dataset.\n"
+                         ? "No process of this user on this host tells of a loop over a dataset. "
+                           "One tells of it when it has run for 0.1 s; of epochs that are over "
+                           "sooner, dataset.explain() inside of the program does.\n"
                          : "No loop over a dataset is told of now by what was asked for.\n");
     }
     for (uint32_t i = 0; i < explain->count; i++) {
@@ -279,9 +281,10 @@ static int pid_fail(const struct explain *explain, uint32_t pid)
     }
     return cli_fail("process %" PRIu32
                     " tells of no loop over a dataset of ringest (%s): it has begun none, or less "
-                    "than 0.1 s ago; its DataLoader's workers do; it reads a MapDataset, of which "
-                    "nothing is told; it shares nothing (RINGEST_SHARING); or its ringest is of "
-                    "another version",
+                    "than 0.1 s ago; its epochs are over sooner (dataset.explain() inside tells of "
+                    "them); its DataLoader's workers do; it reads a MapDataset, of which nothing "
+                    "is told; it shares nothing (RINGEST_SHARING); or its ringest is of another "
+                    "version",
                     pid, others);
 }
 

@@ -127,12 +127,16 @@ class Explain(Case):
         self.assertEqual([one["steps"] for one in self.found(str(os.getppid()))], [2])
         self.fails(self.explain("2147483646"), FAILED, "there is no process 2147483646")
         with subprocess.Popen(["sleep", "1000"]) as other:
-            self.fails(self.explain(str(other.pid)), FAILED, f"process {other.pid}", "RINGEST_SHARING", "workers")
+            self.fails(
+                self.explain(str(other.pid)), FAILED, f"process {other.pid}", "RINGEST_SHARING", "workers", "sooner"
+            )
             other.kill()
 
     def test_where_nobody_is_there_is_nothing_and_no_file(self):
         self.assertEqual(self.found(), [])
-        self.assertIn("No process of this user", self.ok(self.explain()).decode())
+        said = self.ok(self.explain()).decode()
+        self.assertIn("No process of this user", said)
+        self.assertIn("when it has run for 0.1 s; of epochs that are over sooner, dataset.explain() inside", said)
         self.assertEqual(os.listdir(self.folder), [])
 
     def test_what_is_damaged_is_not_shown(self):
