@@ -153,10 +153,10 @@ static void summary(const struct cp_options *options, const struct cp_counts *co
     } else if (cli_interrupted()) {
         return; /* Said already, with what is to be done. */
     } else if (options->dry_run) {
-        cli_summary("dry run: %" PRIu64 " would be %s (%s), %s%" PRIu64 " skipped, %" PRIu64
+        cli_summary("dry run: %" PRIu64 " would be %s (%s), %s%s%" PRIu64 " skipped, %" PRIu64
                     " failed",
-                    counts->planned, done, cli_format_size(counts->bytes_planned, size), removed,
-                    counts->skipped, counts->failed);
+                    counts->planned, done, cli_format_size(counts->bytes_planned, size), updated,
+                    removed, counts->skipped, counts->failed);
     } else if (counts->copied > 0) {
         cli_summary("%" PRIu64 " %s, %s%s%" PRIu64 " skipped, %" PRIu64
                     " failed; %s in %.1f s, %s/s",
@@ -247,12 +247,12 @@ static int copy(const struct cp_options *options, const struct cli_connection *c
     uint64_t started_ns = rg_now_ns();
     struct cp_counts counts = {0};
     struct cli_session session;
-    uint64_t bytes_out_max =
-        connection->memory != 0 ? connection->memory / 2 : (uint64_t)CP_BYTES_OUT_MAX;
     int status = cli_session_open(&session, connection, options->concurrency + REQUESTS_BESIDE);
     if (status != CLI_DONE) {
         return status;
     }
+    uint64_t bytes_out_max =
+        session.memory_max != 0 ? session.memory_max / 2 : (uint64_t)CP_BYTES_OUT_MAX;
     cli_interrupt_catch();
     /* A file that grows beyond `ulimit -f` is an error of write, not the end of the program. */
     signal(SIGXFSZ, SIG_IGN);

@@ -92,6 +92,8 @@ struct cp_item {
     bool is_unguarded;  /* written without a condition of ours */
     bool has_no_bucket; /* there was none to write it to when the destination was looked at */
     bool is_same;       /* the object has these bytes, and only its type may be another */
+    bool looks_again;   /* at an object that has another generation than the one that was seen */
+    bool asks_class;    /* written, and only its class is looked at */
     uint32_t copies;    /* that were made again, because the one that is there may be another's */
     enum cp_step step;
 };
@@ -137,8 +139,10 @@ struct cp_run {
     struct cp_item *in_parts; /* downloads with parts that have not been asked for */
     uint64_t items_active;    /* taken off the queue and not ended */
     uint64_t bytes_out, bytes_out_max;
+    uint64_t part_size; /* of downloads: the options', unless an event loop has not the memory */
     bool is_planned;
     atomic_bool stopping;
+    atomic_bool has_asked_class; /* of one object that was written, for all of them */
     struct cp_counts counts;
     struct progress progress;
     /* Of the plan: where things go, if sources may meet or the rest is to be removed; and what is
@@ -219,7 +223,9 @@ void cp_copy_take(struct cp_worker *worker, const struct cp_job *job,
  * the same. */
 bool cp_retypes(const struct cp_options *options);
 void cp_retype_start(struct cp_worker *worker, struct cp_item *item);
-/* The same from what is known of the object. */
+/* Of an object that was written with a class: whether its bucket lets it have that. */
+void cp_retype_ask_class(struct cp_worker *worker, struct cp_item *item, int64_t generation);
+/* The same as cp_retype_start from what is known of the object. */
 void cp_retype_info(struct cp_worker *worker, struct cp_item *item,
                     const struct rg_object_info *info);
 void cp_retype_take(struct cp_worker *worker, const struct cp_job *job,

@@ -36,7 +36,7 @@ bool cp_download_is_there(const struct cp_item *item)
 /* The first request of an item, or of a part. */
 static int submit(struct cp_worker *worker, struct cp_item *item, uint32_t part)
 {
-    uint64_t part_size = worker->run->options->part_size;
+    uint64_t part_size = worker->run->part_size;
     struct rg_get get = {
         .bucket = item->bucket,
         .object = item->name,
@@ -257,8 +257,8 @@ static void parts_start(struct cp_worker *worker, struct cp_item *item,
 {
     struct cp_run *run = worker->run;
     item->is_in_parts = true;
-    int rc = local_open_parts(&item->file, item->path, item->generation, item->size,
-                              run->options->part_size);
+    int rc =
+        local_open_parts(&item->file, item->path, item->generation, item->size, run->part_size);
     if (rc < 0) {
         item_end(worker, item, rc);
         return;
@@ -293,7 +293,7 @@ void cp_download_start(struct cp_worker *worker, struct cp_item *item)
         cp_item_done(worker, item, CP_SKIPPED);
     } else if (item->is_size_known && item->size == 0) {
         write_small(worker, item, "", 0);
-    } else if (item->is_size_known && item->size > worker->run->options->part_size) {
+    } else if (item->is_size_known && item->size > worker->run->part_size) {
         parts_start(worker, item, NULL);
     } else {
         submit_first(worker, item);

@@ -119,19 +119,10 @@ static bool is_same(const struct plan *plan, struct cp_item *item)
             (item->kind == CP_DOWNLOAD && cp_download_is_there(item)));
 }
 
-/* Takes the item: prints it, or hands it over. */
-static void item_submit(struct plan *plan, struct cp_item *item)
+static void would_print(struct plan *plan, const struct cp_item *item)
 {
-    if (!plan->options->dry_run) {
-        item_add(plan, item);
-        return;
-    }
-    if (is_same(plan, item)) {
-        cp_run_skip(plan->run);
-        cp_item_destroy(item);
-        return;
-    }
     const char *verb = plan->options->moves ? "move" : "copy";
+    pthread_mutex_lock(&plan->run->lock); /* workers print, too */
     if (item->kind == CP_UPLOAD) {
         printf("would %s %s to gs://%s/%s\n", verb, cli_shown(item->path), item->bucket,
                cli_shown(item->name));
@@ -144,6 +135,26 @@ static void item_submit(struct plan *plan, struct cp_item *item)
     }
     plan->run->counts.planned++;
     plan->run->counts.bytes_planned += item->size;
+    pthread_mutex_unlock(&plan->run->lock);
+}
+
+/* Takes the item: prints it, or hands it over. */
+static void item_submit(struct plan *plan, struct cp_item *item)
+{
+    if (!plan->options->dry_run) {
+        item_add(plan, item);
+        return;
+    }
+    item->is_same = item->is_same || is_same(plan, item);
+    if (item->is_same && cp_retypes(plan->options)) {
+        item_add(plan, item); /* A worker asks what is said of the object. */
+        return;
+    }
+    if (item->is_same) {
+        cp_run_skip(plan->run);
+    } else {
+        would_print(plan, item);
+    }
     cp_item_destroy(item);
     plan->stopped = cli_interrupted();
 }
@@ -695,6 +706,10 @@ int cp_plan_check(const struct cp_options *options, char *const *sources, size_t
                 "the source or the destination must be gs://BUCKET/NAME, got \"%s\" and "
                 "\"%s\"",
                 sources[i], destination);
+        }
+        if (*sources[i] == '\0' || *destination == '\0') {
+            return cli_usage("a source or the destination is empty: got \"%s\" and \"%s\"",
+                             sources[i], destination);
         }
         if ((options->moves || options->syncs) &&
             (is_stream(sources[i]) || is_stream(destination))) {

@@ -19,6 +19,8 @@
 /* The plan goes on when so many are left. */
 #define QUEUE_LOW (QUEUE_MAX / 2)
 #define BATCH_MAX 32
+/* The least that an event loop has. */
+#define LOOP_MEMORY_MIN RG_MIB(8)
 /* Completions come in bursts: waking a worker for each one costs more than the rest of a burst
  * takes to come. */
 #define GATHER_TIME_NS (1 * RG_NS_PER_MS)
@@ -241,7 +243,7 @@ static bool part_take(struct cp_run *run, struct cp_job *out_job)
 /* What a job may cost is known before it is taken. */
 static bool has_room(const struct cp_run *run)
 {
-    uint64_t cost = run->options->part_size;
+    uint64_t cost = run->part_size;
     if (run->in_parts == NULL && run->queue_head != NULL && run->queue_head->is_size_known) {
         cost = RG_MIN(run->queue_head->size, run->bytes_out_max);
     }
@@ -429,8 +431,10 @@ bool cp_run_add(struct cp_run *run, struct cp_item *item)
         *run->queue_tail = item;
         run->queue_tail = &item->next;
         run->queue_count++;
-        run->counts.planned++;
-        run->counts.bytes_planned += item->size;
+        if (!run->options->dry_run) { /* where that is what would be copied */
+            run->counts.planned++;
+            run->counts.bytes_planned += item->size;
+        }
         pthread_cond_signal(&run->work);
     }
     pthread_mutex_unlock(&run->lock);
@@ -453,6 +457,16 @@ void cp_run_finish(struct cp_run *run)
     pthread_mutex_unlock(&run->lock);
 }
 
+/* A body must fit into the memory of one event loop, which may hold others, in slabs up to twice as
+ * large. */
+static uint64_t part_size_choose(const struct cli_session *session,
+                                 const struct cp_options *options)
+{
+    uint64_t each = session->memory_max / RG_MAX(rg_runtime_threads(session->runtime), 1u);
+    uint64_t room = RG_MAX(each, (uint64_t)LOOP_MEMORY_MIN) / 4;
+    return session->memory_max == 0 ? options->part_size : RG_MIN(options->part_size, room);
+}
+
 /* Half of the memory is for bodies that are being written or waited for. */
 int cp_run_open(struct cp_run *run, struct cli_session *session, const struct cp_options *options,
                 uint64_t bytes_out_max)
@@ -465,6 +479,7 @@ int cp_run_open(struct cp_run *run, struct cli_session *session, const struct cp
         .session = session,
         .queue_tail = &run->queue_head,
         .bytes_out_max = bytes_out_max,
+        .part_size = part_size_choose(session, options),
     };
     pthread_condattr_t attributes;
     pthread_condattr_init(&attributes);
@@ -474,7 +489,7 @@ int cp_run_open(struct cp_run *run, struct cli_session *session, const struct cp
     pthread_cond_init(&run->work, &attributes);
     pthread_cond_init(&run->room, &attributes);
     pthread_condattr_destroy(&attributes);
-    progress_open(&run->progress, "files", options->json);
+    progress_open(&run->progress, "files", options->json || options->dry_run);
     run->workers = calloc(wanted, sizeof(*run->workers));
     int rc = run->workers != NULL ? 0 : -ENOMEM;
     for (uint32_t i = 0; i < wanted && rc == 0; i++) {

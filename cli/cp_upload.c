@@ -159,13 +159,25 @@ static void submit(struct cp_worker *worker, struct cp_item *item)
 bool cp_upload_is_there(const struct cp_options *options, struct cp_item *item)
 {
     bool there = false;
-    return source_open(item) == 0 && source_read(item) == 0 &&
-           is_there(options, item, &there) == 0 && there;
+    there = source_open(item) == 0 && source_read(item) == 0 &&
+            is_there(options, item, &there) == 0 && there;
+    /* Many of them may have to wait. */
+    if (item->fd >= 0) {
+        close(item->fd);
+        item->fd = -1;
+    }
+    free(item->buffer);
+    item->buffer = NULL;
+    return there;
 }
 
 void cp_upload_start(struct cp_worker *worker, struct cp_item *item)
 {
     bool there = false;
+    if (item->is_same) {
+        cp_retype_start(worker, item);
+        return;
+    }
     int rc = source_open(item);
     rc = rc < 0 ? rc : source_read(item);
     rc = rc < 0 ? rc : is_there(worker->run->options, item, &there);
@@ -186,7 +198,10 @@ void cp_upload_take(struct cp_worker *worker, const struct cp_job *job,
 {
     struct cp_item *item = job->item;
     const struct cp_options *options = worker->run->options;
-    if (completion->status == RG_STATUS_OK) {
+    if (completion->status == RG_STATUS_OK && options->storage_class != NULL &&
+        !atomic_exchange(&worker->run->has_asked_class, true)) {
+        cp_retype_ask_class(worker, item, completion->generation);
+    } else if (completion->status == RG_STATUS_OK) {
         cp_item_done(worker, item, CP_COPIED);
     } else if (completion->status == RG_STATUS_PRECONDITION && options->no_clobber) {
         cp_item_end(worker, item, CP_SKIPPED);

@@ -53,6 +53,20 @@ static bool option_add(struct cli_connection *connection, const char *text)
     return true;
 }
 
+/* Which sizes there may be is the library's to say, as of `--option memory=`. */
+static bool memory_parse(const char *text, uint64_t *out_memory)
+{
+    char error[256];
+    struct rg_runtime_options runtime;
+    rg_runtime_options_init(&runtime);
+    if (rg_option_set(&runtime, NULL, "memory", text, error, sizeof(error)) < 0) {
+        cli_usage("--%s", error);
+        return false;
+    }
+    *out_memory = runtime.memory_max;
+    return true;
+}
+
 bool cli_connection_option(struct cli_connection *connection, int option, const char *argument,
                            bool *out_ok)
 {
@@ -81,8 +95,7 @@ bool cli_connection_option(struct cli_connection *connection, int option, const 
         cli_quiet_set();
         return true;
     case CLI_OPTION_MEMORY:
-        *out_ok = cli_parse_size("--memory", argument, CLI_MEMORY_MIN, CLI_MEMORY_MAX,
-                                 &connection->memory);
+        *out_ok = memory_parse(argument, &connection->memory);
         return true;
     case CLI_OPTION_NUMA:
         *out_ok = numa_parse(argument, &connection->numa);
@@ -258,6 +271,7 @@ int cli_session_open(struct cli_session *session, const struct cli_connection *c
         return cli_fail("the event loops could not be started: %s; check with `ringest doctor`",
                         strerror(-rc));
     }
+    session->memory_max = runtime_options.memory_max;
     options.requests_max = RG_MAX(options.requests_max, RG_MAX(cq_capacity, (uint32_t)64));
     char error[512];
     rc = rg_client_open_explained(&session->client, session->runtime, &options, error,

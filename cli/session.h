@@ -21,8 +21,6 @@ struct cli_connection {
     const char *options[CLI_OPTIONS_MAX]; /* NAME=VALUE, in their order */
     uint32_t option_count;
 };
-#define CLI_MEMORY_MIN RG_MIB(16)
-#define CLI_MEMORY_MAX (UINT64_C(1) << 44)
 
 /* For the option tables and switches of those commands. */
 enum cli_option {
@@ -96,6 +94,7 @@ struct cli_session {
     struct rg_client *client;
     struct rg_cq *cq;
     uint32_t cq_capacity;
+    uint64_t memory_max; /* that was asked for; 0: the library's default */
     struct watch *watch; /* NULL: nobody looks */
 };
 

@@ -439,6 +439,33 @@ class Files(Copying):
         self.assertEqual(path.read_bytes(), b"new")
         self.assertEqual(self.counts(self.bucket + "/f", self.folder / "h", "-n"), (1, 0, 0))
 
+    def test_folders_that_are_missing_are_made(self):
+        """As gcloud and gsutil do; but not for what is not there."""
+        self.put("f", b"data")
+        path = self.folder / "no/such/folder/f"
+        self.fails(self.cp(self.bucket + "/none", path), FAILED, "/none")
+        self.assertFalse((self.folder / "no").exists())
+        self.ok(self.cp(self.bucket + "/f", path))
+        self.assertEqual(path.read_bytes(), b"data")
+        self.ok(self.cp(self.bucket + "/f", f"{self.folder}/another/"))
+        self.assertEqual((self.folder / "another/f").read_bytes(), b"data")
+        for empty in ((self.bucket + "/f", ""), ("", self.bucket + "/g")):
+            self.fails(self.cp(*empty), USAGE, "a source or the destination is empty")
+        self.fails(self.cp(self.bucket + "/f", path / "g"), FAILED, str(path / "g"), "is a file, not a folder")
+
+    def test_the_least_memory_is_the_library_s(self):
+        path = self.file("f", LARGE)
+        self.ok(self.cp(path, self.bucket, "--memory=8M"))
+        self.ok(self.cp(self.bucket + "/f", self.folder / "g", "--memory=8MiB"))
+        self.assertTrue((self.folder / "g").read_bytes() == LARGE)
+        self.ok(self.cp(self.bucket + "/f", self.folder / "h", env=environment(RINGEST_MEMORY="8M")))
+        self.ok(self.cp("-r", self.folder, self.bucket + "/t", "--memory=8M", "--threads=2"))
+        self.ok(self.cp("-r", self.bucket + "/t", self.folder / "t", "--memory=8M", "--threads=2"))
+        self.assertTrue((self.folder / "t/h").read_bytes() == LARGE)
+        for wrong in ("7M", "0", "x", "8MiBB"):
+            for option in (f"--memory={wrong}", f"--option=memory={wrong}"):
+                self.fails(self.cp(path, self.bucket, option), USAGE, "memory must be at least 8 MiB", wrong)
+
     def test_dry_run_does_nothing(self):
         write_tree(self.folder / "t", {"a": b"a", "s/b": b"b"})
         self.put("x/y", b"y")

@@ -207,7 +207,60 @@ class StorageClass(ServedCase):
             self.fails(done, FAILED, "the storage class STANDARD instead of NEARLINE", "leave --storage-class out")
         self.assertGreater(untouched(), 150)
         self.assertEqual(self.classes(), {"o": "STANDARD"})  # the source of the move
+        for name in range(200):
+            (self.folder / str(name)).write_bytes(DATA)
+        for command in ("cp", "mv"):
+            done = self.ringest(command, "-r", "-s", "NEARLINE", "--concurrency=4", self.folder, f"{bucket}/{command}")
+            self.fails(done, FAILED, "the storage class STANDARD instead of NEARLINE", "leave --storage-class out")
+        kept = list(self.folder.iterdir())
+        self.assertGreater(len(kept), 150)
+        left = kept[0]
+        # Who may write and not read is not told.
+        with Rule(self.at, bucket=bucket[5:], method="storage.objects.get", answer="failed", status=403):
+            self.assertEqual(self.counts("cp", "-s", "NEARLINE", left, bucket + "/y"), (1, 0, 0))
         self.assertEqual(self.counts("mv", self.bucket + "/o", bucket), (1, 0, 0))
+
+    def test_autoclass_after_a_lost_answer(self):
+        """What is there then is ours, and has the bucket's class: nobody else has changed anything."""
+        bucket = self.make_bucket("lost", autoclass={"enabled": True})
+        for arguments in (("cp", bucket + "/o", bucket + "/o"), ("cp", self.bucket + "/o", bucket + "/p")):
+            self.put("o")
+            self.server.put(bucket[5:], "o", DATA)
+            with Rule(self.at, method="storage.objects.rewrite", answer="dropped") as rule:
+                done = self.ringest(*arguments, "-s", "NEARLINE")
+                self.assertEqual(rule.state()["struck"], 1)
+            self.fails(done, FAILED, "the storage class STANDARD instead of NEARLINE", "leave --storage-class out")
+            self.assertNotIn("somebody else", done.stderr)
+            self.assertEqual(self.ringest("cat", arguments[-1]).stdout, DATA)
+
+    def test_dry_run(self):
+        """Says what would get another class, and what has it."""
+        for name in ("a/1", "a/2", "a/3", "b/1", "b/2"):
+            self.put(name)
+        self.counts("cp", "-s", "NEARLINE", self.bucket + "/b/2", self.bucket + "/b/2")
+        (self.folder / "1").write_bytes(DATA)
+        (self.folder / "2").write_bytes(DATA)
+        before = self.classes()
+        one = f"would update {self.bucket}/b/1\n"
+        arguments = ("-s", "NEARLINE", self.bucket + "/a", self.bucket + "/b")
+        for command in ("rsync", "cp"):
+            options = ("-r",) if command == "cp" else ()
+            done = self.ringest(command, "--dry-run", *options, *arguments)
+            self.assertEqual(done.returncode, DONE, done.stderr)
+            self.assertEqual(done.summary, "dry run: 1 would be copied (22 B), 1 updated, 1 skipped, 0 failed\n")
+            copied = f"would copy {self.bucket}/a/3 to {self.bucket}/b/3\n"
+            self.assertEqual(sorted(done.stdout.decode().splitlines(True)), [copied, one])
+            report = json.loads(
+                self.ringest(command, "--dry-run", "--json", *options, *arguments).stdout.splitlines()[-1]
+            )
+            self.assertEqual([report[key] for key in ("planned", "copied", "updated", "skipped")], [1, 0, 1, 1])
+        done = self.ringest("rsync", "--dry-run", "-s", "NEARLINE", self.folder, self.bucket + "/b")
+        self.assertEqual(done.stdout.decode(), one)
+        self.assertEqual(done.summary, "dry run: 0 would be copied (0 B), 1 updated, 1 skipped, 0 failed\n")
+        self.assertEqual(self.classes(), before)
+        # What it said is what happens.
+        self.assertEqual(self.counts("rsync", "-s", "NEARLINE", self.folder, self.bucket + "/b"), (0, 1, 1))
+        self.assertEqual(self.counts("rsync", *arguments), (1, 0, 2))
 
     def test_access_stays(self):
         """An object's own list, where it may be read: a copy would have the bucket's default."""
