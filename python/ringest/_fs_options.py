@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -47,6 +48,26 @@ OPTIONS = HINTS | {
 _CREDENTIALS = {"anon": "anonymous", "google_default": "default", "cloud": "default"}
 
 
+def _token(token: Any) -> dict[str, Any]:
+    """What gcsfs takes for `token`, and we for others of our arguments."""
+    if isinstance(token, os.PathLike):
+        token = os.fspath(token)
+    if token is not None and not isinstance(token, str):
+        raise TypeError(
+            f"gs://: token is a str here, got {type(token).__name__}: write a key into a file, and give credentials=FILE"
+        )
+    if token in _CREDENTIALS:
+        return {"credentials": _CREDENTIALS[token]}
+    if token in ("browser", "cache"):
+        raise ValueError(
+            f"gs://: token={token!r} is a login of gcsfs; leave it out after `gcloud auth application-default login`"
+        )
+    # It would be sent as if it were an access token, which no file is called like.
+    if token is not None and (token.endswith(".json") or os.path.isfile(token)):
+        return {"credentials": token}
+    return {"token": token}
+
+
 def client_options(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """The arguments of a client, under our names, and the others."""
     storage: dict[str, Any] = {}
@@ -54,8 +75,8 @@ def client_options(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str
     project = options.get("project")
     if "endpoint_url" in others:
         storage["endpoint"] = others.pop("endpoint_url")
-    if others.get("token") in _CREDENTIALS:
-        storage["credentials"] = _CREDENTIALS[others.pop("token")]
+    if "token" in others:
+        storage |= _token(others.pop("token"))
     if pays := others.pop("requester_pays", None):
         storage["user_project"] = project if pays is True else pays
         if not isinstance(storage["user_project"], str):

@@ -70,8 +70,8 @@ class GCSFileSystem(AwaitedFileSystem):
     a FileNotFoundError; what exists already is a FileExistsError. Of several errors of one call the first is
     raised, with a note of the others, when all has been tried.
 
-    Of gcsfs's arguments these are understood: `endpoint_url`, `token` "anon", "google_default" or "cloud",
-    `requester_pays`; and those that ask for no more than is done anyway.
+    Of gcsfs's arguments these are understood: `endpoint_url`, `token` "anon", "google_default", "cloud" or a file of
+    credentials, `requester_pays`; and those that ask for no more than is done anyway.
 
     version_aware: a path may end in "#GENERATION" (or "?generation=..."), and `ls` knows `versions=True`. Without it,
     `info`, `cat_file`, `open` and `url` take generation=.

@@ -16,6 +16,7 @@ from lightning.pytorch.demos.boring_classes import BoringModel
 
 import ringest.fs
 import support
+from ringest import _fs_options
 from ringest.lightning import CheckpointIO
 
 FILES = {
@@ -672,6 +673,20 @@ class Registered(Case):
         fs = fsspec.filesystem("gcs", endpoint_url=endpoint, token="anon", project="p", ca=ca, use_listings_cache=False)
         self.assertEqual(fs.cat("here/run/a"), b"first")
         self.assertEqual(fs.client._settings["credentials"], "anonymous")
+        # What gcsfs logs in with, which would be sent as if it were an access token.
+        with tempfile.NamedTemporaryFile(suffix=".txt") as file:
+            for path in ("/none/key.json", file.name, pathlib.Path(file.name)):
+                storage, others = _fs_options.client_options({"token": path, "consistency": "md5"})
+                self.assertEqual((storage, others), ({"credentials": str(path)}, {"consistency": "md5"}))
+        self.assertEqual(_fs_options.client_options({"token": "ya29.a"})[0], {"token": "ya29.a"})
+        self.assertEqual(_fs_options.client_options({"token": None})[0], {"token": None})
+        for token in ("browser", "cache"):
+            with self.assertRaisesRegex(ValueError, f"token='{token}' is a login of gcsfs; leave it out after `gcloud"):
+                ringest.fs.FileSystem(token=token)
+        with self.assertRaisesRegex(TypeError, "token is a str here, got dict: write a key into a file"):
+            ringest.fs.FileSystem(token={"type": "service_account"})
+        with self.assertRaisesRegex(ValueError, "given twice"):
+            ringest.fs.FileSystem(token="/none/key.json", credentials="anonymous")
         payer = ringest.fs.FileSystem(requester_pays="payer")
         self.assertEqual(payer.client._settings["user_project"], "payer")
         payer = ringest.fs.FileSystem(requester_pays=True, project="payer")
