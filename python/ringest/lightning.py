@@ -396,6 +396,8 @@ class Monitor(Callback):
     """
 
     def __init__(self, client: Client | None = None, prefix: str = "ringest/", *, dataset: Explained | None = None):
+        # What is wrong is said where it is written, and not when the training starts.
+        Scalars(_Nowhere(), client, prefix, dataset=dataset)
         self._client, self._prefix, self._dataset = client, prefix, dataset
         self._seen: Scalars | None = None
 

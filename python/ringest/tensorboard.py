@@ -85,6 +85,8 @@ class Scalars:
     ):
         if not callable(getattr(writer, "add_scalar", None)):
             raise TypeError(f"writer must have add_scalar, as tensorboard's SummaryWriter has, got {writer!r}")
+        if dataset is not None and not callable(getattr(dataset, "explain", None)):
+            raise TypeError(f"dataset must be one of ringest, which has explain(), or None, got {dataset!r}")
         self._writer, self._client, self._prefix, self._dataset = writer, client, prefix, dataset
         self._before = _Sums(metrics(client))
         self._step = step

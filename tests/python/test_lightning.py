@@ -452,6 +452,9 @@ class Monitored(unittest.TestCase):
                 def train_dataloader(self):
                     return torch.utils.data.DataLoader(dataset, batch_size=None, collate_fn=torch.stack)
 
+            for wrong in ({"client": "x"}, {"dataset": "x"}):
+                with self.assertRaisesRegex(TypeError, f"{next(iter(wrong))} must be"):
+                    Monitor(**wrong)
             monitor = Monitor(one, dataset=dataset)
             options = {**QUIET, "logger": Logger(), "callbacks": [monitor], "log_every_n_steps": 2}
             lightning.Trainer(max_epochs=1, **options).fit(Data())

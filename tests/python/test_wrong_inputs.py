@@ -11,6 +11,7 @@ import sys
 import tarfile
 import tempfile
 import unittest
+import unittest.mock
 import warnings
 
 import pyarrow
@@ -293,7 +294,6 @@ class Inputs(unittest.TestCase):
                 self.assertEqual(run(script, hidden), "")
                 self.assertEqual(run(f"import ringest; assert {gone!r} in dir(ringest)"), "")
 
-    def test_only_what_is_public_is_shown(self):
     def test_a_star_imports_what_is_there(self):
         """The rest is an error where it is asked for, which says what to install."""
         for hidden, gone, extra in (("torch", "to_device", "torch"), ("pyarrow", "ParquetDataset", "parquet")):
@@ -303,6 +303,7 @@ class Inputs(unittest.TestCase):
                 for asked in (f"from ringest import {gone}", f"import ringest; ringest.{gone}"):
                     self.assertIn(f"pip install 'ringest[{extra}]'", run(asked, hidden))
 
+    def test_only_what_is_public_is_shown(self):
         names = {}
         exec("from ringest import *", names)
         self.assertEqual(sorted(set(names) - {"__builtins__"}), sorted(ringest.__all__))
@@ -656,6 +657,11 @@ class Integrations(unittest.TestCase):
                     lambda: ringest.tensorboard.Scalars("runs/1"),
                     TypeError,
                     "writer must have add_scalar, as tensorboard's",
+                ),
+                (
+                    lambda: ringest.tensorboard.Scalars(unittest.mock.Mock(), dataset="x"),
+                    TypeError,
+                    "dataset must be one of ringest, which has explain",
                 ),
                 (lambda: otel.observe("x"), TypeError, given),
                 (
