@@ -243,13 +243,13 @@ static int temporary_try(const char *temporary, uint64_t *out_left_size)
 
 static int file_open(struct local_file *file, const char *path)
 {
-    struct stat named, existing;
-    if (stat(path, &named) == 0 && !S_ISREG(named.st_mode)) {
-        return S_ISDIR(named.st_mode) ? -EISDIR : -EEXIST;
+    struct stat existing;
+    int rc = rg_new_file_check(path, &existing);
+    if (rc < 0) {
+        return rc;
     }
-    bool replaces = lstat(path, &existing) == 0 && S_ISREG(existing.st_mode);
     *file = (struct local_file){.path = strdup(path), .temporary = temporary_name(path), .fd = -1};
-    int rc = file->path == NULL || file->temporary == NULL ? -ENOMEM : 0;
+    rc = file->path == NULL || file->temporary == NULL ? -ENOMEM : 0;
     bool made_parents = false;
     while (rc == 0 && file->fd < 0) {
         int fd = temporary_try(file->temporary, &file->left_size);
@@ -265,7 +265,7 @@ static int file_open(struct local_file *file, const char *path)
         free(file->path);
         free(file->temporary);
         *file = (struct local_file){.fd = -1};
-    } else if (replaces) {
+    } else if (S_ISREG(existing.st_mode)) {
         rg_new_file_keep_mode(file->fd, &existing);
     }
     return rc;

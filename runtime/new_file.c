@@ -34,8 +34,7 @@ static bool is_stream(const struct stat *named)
     return false;
 }
 
-/* 0 where a file may be put into the place of what is there, or of nothing. */
-static int place_check(const char *path, struct stat *out_replaced)
+int rg_new_file_check(const char *path, struct stat *out_replaced)
 {
     struct stat named;
     bool is_there = stat(path, &named) == 0;
@@ -69,7 +68,7 @@ void rg_new_file_keep_mode(int fd, const struct stat *replaced)
 int rg_new_file_open(struct rg_new_file *out_file, const char *path)
 {
     struct stat replaced;
-    int rc = place_check(path, &replaced);
+    int rc = rg_new_file_check(path, &replaced);
     if (rc < 0) {
         return rc;
     }

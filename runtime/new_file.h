@@ -24,8 +24,11 @@ struct rg_new_file {
  * file has gets what all others have. Nothing is done on a file system that cannot change them. */
 void rg_new_file_keep_mode(int fd, const struct stat *replaced);
 
-/* 0, -ENOMEM, or what making a file gives; -EISDIR, -EEXIST: the path is that of a folder, or of
- * something else that is no file and would be lost. */
+/* 0 where a file may be put into the place of what is there, or of nothing; -EISDIR, -EEXIST: the
+ * path is that of a folder, or of something else that is no file and would be lost. What it would
+ * replace has no mode where that is no file. */
+int rg_new_file_check(const char *path, struct stat *out_replaced);
+/* 0, -ENOMEM, what making a file gives, or what the check does. */
 int rg_new_file_open(struct rg_new_file *out_file, const char *path);
 /* Makes it last, and appear in the place of what is there. Ends the file in any case: after a
  * failure, what was there before is. */

@@ -628,6 +628,15 @@ class BadLuck(Copying):
         self.assertTrue(stat.S_ISCHR(os.stat("/dev/null").st_mode))
         self.fails(self.cp(self.folder / "pipe", self.bucket), FAILED, "pipe", "not a regular file")
 
+    def test_a_link_to_standard_output_stays(self):
+        # As /dev/stdout is one, which leads to a regular file here.
+        self.put("f", b"x" * 100)
+        link = self.folder / "stdout"
+        os.symlink("/proc/self/fd/1", link)
+        with open(self.folder / "out", "wb") as out:
+            self.fails(self.cp(self.bucket + "/f", link, stdout=out), FAILED, str(link), "not a regular file")
+        self.assertEqual(os.readlink(link), "/proc/self/fd/1")
+
     @unittest.skipIf(os.geteuid() == 0 and not shutil.which("setpriv"), "nothing to give root's rights up with")
     def test_a_folder_that_cannot_be_written(self):
         self.put("f", b"x")
