@@ -1,6 +1,7 @@
 /* A client's connection: see conn.h. Callbacks of the transport come in at the bottom of this file;
  * above it, first the ends of exchanges, then sending, then what reading comes to. */
 #include "http/conn.h"
+#include "http/answer.h"
 
 #include "runtime/probe.h"
 
@@ -79,12 +80,14 @@ void rg_exchange_trade(struct rg_exchange *a, struct rg_exchange *b)
     exchange_attach(b, conn);
     struct rg_exchange own = *a;
     a->http_status = b->http_status;
+    a->good_before = b->good_before;
     a->started_ns = b->started_ns;
     a->request_sent = b->request_sent;
     a->body_max = b->body_max;
     a->stale = b->stale;
     a->final = b->final;
     b->http_status = own.http_status;
+    b->good_before = own.good_before;
     b->started_ns = own.started_ns;
     b->request_sent = own.request_sent;
     b->body_max = own.body_max;
@@ -245,6 +248,7 @@ void rg_conn_assign(struct rg_conn *conn, struct rg_exchange *x)
     x->started_ns = loop_of(conn)->now_ns;
     x->status = RG_STATUS_OK;
     x->http_status = 0;
+    x->good_before = conn->good_count;
     x->lease = NULL;
     x->stale = false;
     x->final = false;
@@ -271,6 +275,8 @@ static void response_finish(struct rg_conn *conn)
     bool live = conn->response.keep_alive && conn->request == RG_REQUEST_SENT &&
                 !rg_transport_has_input(&conn->transport);
     conn->served++;
+    bool is_good = !rg_answer_throttles(conn->response.x->http_status);
+    conn->good_count = is_good ? conn->good_count + 1 : 0;
     conn->exchange_ns = loop_of(conn)->now_ns - conn->response.x->started_ns;
     if (!live) {
         struct rg_transport_failure none = {.status = RG_STATUS_OK};
@@ -554,6 +560,7 @@ int rg_conn_open(struct rg_conn *conn, const struct rg_transport_target *target)
     RG_ASSERT(conn->state == RG_CONN_CLOSED);
     rg_transport_init(&conn->transport, conn->shared->transports, &transport_owner);
     conn->served = 0;
+    conn->good_count = 0;
     conn->acknowledged = 0;
     conn->opened_ns = conn->progress_ns = loop_of(conn)->now_ns;
     int rc = rg_transport_connect(&conn->transport, target);

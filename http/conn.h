@@ -86,6 +86,7 @@ struct rg_conn {
     uint8_t state, request;      /* `state` is changed by one function */
     bool held;                   /* what is left of the request waits for the exchange's pace */
     uint32_t served;             /* exchanges that it has carried to their end */
+    uint32_t good_count;         /* the last so many of their answers did not ask for less */
     uint64_t opened_ns, progress_ns;
     uint64_t exchange_ns; /* how long the last exchange took */
     uint64_t upload_sent;

@@ -78,11 +78,12 @@ struct rg_exchange {
     int os_error;
     const char *text; /* of the failure; during `done` only; may be NULL */
     uint16_t http_status;
-    bool stale;         /* failed on a reused connection before the first byte of a response */
-    bool final;         /* another attempt would fail alike */
-    bool request_sent;  /* some of the request may have reached the server */
-    bool request_whole; /* all of it may have: it may take effect, also when it is ended */
-    bool was_held;      /* its pace made it wait: how long it took says nothing of the server */
+    uint32_t good_before; /* answers in a row on its connection that did not ask for less */
+    bool stale;           /* failed on a reused connection before the first byte of a response */
+    bool final;           /* another attempt would fail alike */
+    bool request_sent;    /* some of the request may have reached the server */
+    bool request_whole;   /* all of it may have: it may take effect, also when it is ended */
+    bool was_held;        /* its pace made it wait: how long it took says nothing of the server */
     struct rg_lease *lease;
     uint8_t *body;
     uint64_t body_size;

@@ -52,6 +52,7 @@ static void exchange_fail(struct rg_exchange *x, const struct rg_transport_failu
     x->os_error = failure->os_error;
     x->text = failure->text;
     x->http_status = 0;
+    x->good_before = 0;
     x->lease = NULL;
     x->body = NULL;
     x->body_size = 0;

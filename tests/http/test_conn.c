@@ -39,6 +39,39 @@ static void test_stale_means_reused_and_without_an_answer(void)
     }
 }
 
+static void check_before(struct setting *setting, unsigned status, unsigned good_before)
+{
+    struct rg_test_exchange exchange = {0};
+    rg_test_exchange_run(&setting->pool, &exchange);
+    RG_CHECK_EQ(exchange.http_status, status);
+    RG_CHECK_EQ(exchange.good_before, good_before);
+    rg_test_exchange_fini(&exchange);
+}
+
+static void test_an_answer_knows_how_many_good_ones_came_before(void)
+{
+    const struct rg_step script[] = {
+        RG_READ, RG_SEND(ANSWER),
+        RG_READ, RG_SEND("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"),
+        RG_READ, RG_SEND("HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n"),
+        RG_READ, RG_SEND("HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n"),
+        RG_READ, RG_SEND(ANSWER),
+        RG_READ, RG_SEND("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"),
+        RG_END};
+    const struct rg_step fresh[] = {RG_READ, RG_SEND(ANSWER), RG_HOLD};
+    const struct rg_step *const scripts[] = {script, fresh};
+    struct setting setting = {0};
+    setting_open(&setting, scripts, 2);
+    check_before(&setting, 200, 0);
+    check_before(&setting, 404, 1);
+    check_before(&setting, 503, 2);
+    check_before(&setting, 503, 0);
+    check_before(&setting, 200, 0);
+    check_before(&setting, 200, 1);
+    check_before(&setting, 200, 0);
+    setting_close(&setting);
+}
+
 /* The kernel may not touch memory of an exchange that is done: the address sanitizer would see it,
  * and so would the bytes that are looked at here. */
 static void test_memory_is_the_owners_again_when_it_is_told(void)
@@ -79,6 +112,7 @@ int main(int argc, char **argv)
     static const struct rg_test tests[] = {
         RG_TEST(test_bytes_before_any_request),
         RG_TEST(test_stale_means_reused_and_without_an_answer),
+        RG_TEST(test_an_answer_knows_how_many_good_ones_came_before),
         RG_TEST(test_memory_is_the_owners_again_when_it_is_told),
     };
     return rg_test_main(argc, argv, tests, RG_ARRAY_LEN(tests));

@@ -50,6 +50,7 @@ static void exchange_done(struct rg_exchange *x)
     exchange->status = x->status;
     exchange->os_error = x->os_error;
     exchange->http_status = x->http_status;
+    exchange->good_before = x->good_before;
     exchange->stale = x->stale;
     exchange->request_sent = x->request_sent;
     exchange->done_ns = rg_now_ns();

@@ -21,6 +21,7 @@ struct rg_test_exchange {
     enum rg_status status;
     int os_error;
     uint16_t http_status;
+    uint32_t good_before;
     bool stale, request_sent;
     char text[128];
     uint8_t *body; /* a copy, owned by the exchange; freed by rg_test_exchange_fini */
