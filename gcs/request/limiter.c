@@ -221,6 +221,7 @@ static void cut(struct rg_limiter *limiter, double gap_ns, double known_ns, uint
     limiter->next_ns = limiter->begun_ns + vary(limiter, limiter->gap_ns);
     limiter->cut_ns = now_ns;
     limiter->answer_count = 0;
+    limiter->excess = 0;
     limiter->backoffs++;
     limiter->follows = false;
 }
@@ -252,6 +253,7 @@ static bool slow_down(struct rg_limiter *limiter, bool is_unavailable, uint64_t 
     if (was_ns >= most_ns && limiter->state == RG_LIMITER_PACED) {
         limiter->cut_ns = now_ns;
         limiter->answer_count = 0;
+        limiter->excess = 0;
         return false;
     }
     if (limiter->answer_count == 0 && gap_ns >= most_ns) {
@@ -266,13 +268,25 @@ static bool slow_down(struct rg_limiter *limiter, bool is_unavailable, uint64_t 
     return true;
 }
 
+/* True: so many were refused by servers that are well that there are too many requests. */
+static bool is_overload(struct rg_limiter *limiter, enum rg_limiter_outcome outcome,
+                        uint64_t sent_ns)
+{
+    if (outcome == RG_LIMITER_SUDDEN && sent_ns > limiter->cut_ns) {
+        limiter->excess += 1 - RG_LIMITER_SUDDEN_SHARE;
+        return limiter->excess >= RG_LIMITER_SUDDEN_EXCESS;
+    }
+    return outcome == RG_LIMITER_THROTTLED;
+}
+
 /* True: it counts, and cut the rate. */
 static bool refused(struct rg_limiter *limiter, enum rg_limiter_outcome outcome, uint64_t sent_ns,
                     uint64_t now_ns)
 {
-    bool is_unavailable = outcome == RG_LIMITER_UNAVAILABLE;
+    bool is_unavailable = outcome != RG_LIMITER_THROTTLED;
+    bool is_overload_sure = is_overload(limiter, outcome, sent_ns);
     limiter->unavailable += (is_unavailable - limiter->unavailable) / RG_LIMITER_UNAVAILABLE_COUNT;
-    if (is_unavailable && limiter->unavailable < RG_LIMITER_UNAVAILABLE_SHARE) {
+    if (!is_overload_sure && limiter->unavailable < RG_LIMITER_UNAVAILABLE_SHARE) {
         return false;
     }
     if (limiter->options.rate != NULL) {
@@ -333,6 +347,7 @@ static void answered(struct rg_limiter *limiter, uint64_t sent_ns, uint64_t now_
         return;
     }
     limiter->answer_count += limiter->answer_count < UINT32_MAX;
+    limiter->excess = RG_MAX(limiter->excess - RG_LIMITER_SUDDEN_SHARE, 0.0);
     if (limiter->state == RG_LIMITER_RISING) {
         freed(limiter);
     }
@@ -352,7 +367,8 @@ bool rg_limiter_leave(struct rg_limiter *limiter, enum rg_limiter_outcome outcom
 {
     RG_ASSERT(limiter->in_flight > 0);
     bool is_cut = false;
-    if (outcome == RG_LIMITER_THROTTLED || outcome == RG_LIMITER_UNAVAILABLE) {
+    if (outcome == RG_LIMITER_THROTTLED || outcome == RG_LIMITER_UNAVAILABLE ||
+        outcome == RG_LIMITER_SUDDEN) {
         is_cut = refused(limiter, outcome, sent_ns, now_ns);
     } else if (outcome == RG_LIMITER_ANSWERED) {
         answered(limiter, sent_ns, now_ns);

@@ -18,7 +18,11 @@
  * long. Where its part is less than one request a second, the longest gap is longer, too.
  *
  * Less. A 429 says that there are too many requests. A 503 may come from one server that is ill, so
- * it counts only while RG_LIMITER_UNAVAILABLE_SHARE of the last answers are 503. What counts cuts
+ * it counts only while RG_LIMITER_UNAVAILABLE_SHARE of the last answers are 503, or where it is
+ * *sudden*: it came by a connection that has just brought RG_LIMITER_WELL_ANSWERS good answers in a
+ * row. One server that is ill, or that refuses now and then, has few of those, but where there is
+ * too much to do nearly all 503 are so. More than RG_LIMITER_SUDDEN_EXCESS of them since the last
+ * cut count, less RG_LIMITER_SUDDEN_SHARE of the answers, which are usual. What counts cuts
  * the rate, once for all that was sent before the last cut, and by the share of refusals since
  * then: after n answers by 1/(2n + 2), but by RG_LIMITER_CUT where that is less, and by
  * RG_LIMITER_CUT_ANSWERS / n where even that is. In an outage, where nothing is answered, the rate
@@ -64,6 +68,12 @@
 #define RG_LIMITER_UNAVAILABLE_SHARE 0.125
 /* The share follows the last so many answers and refusals. */
 #define RG_LIMITER_UNAVAILABLE_COUNT 64
+/* Servers that are well may refuse 1 in 100 at random. Without a sum of several, one that falls ill
+ * would count: each of its connections has one. */
+#define RG_LIMITER_SUDDEN_SHARE (1 / 80.0)
+#define RG_LIMITER_SUDDEN_EXCESS 4
+/* A server is well that gave so many good answers in a row, by one connection. */
+#define RG_LIMITER_WELL_ANSWERS 8
 #define RG_LIMITER_GROWTH_NS (120 * RG_NS_PER_S)
 #define RG_LIMITER_GROWTH_UNIT_NS (700 * RG_NS_PER_MS)
 /* The event loop's timers are not exact: what was missed for so long is made up for. */
@@ -107,6 +117,7 @@ enum rg_limiter_outcome {
     RG_LIMITER_ANSWERED,
     RG_LIMITER_THROTTLED,   /* 429 */
     RG_LIMITER_UNAVAILABLE, /* 503 */
+    RG_LIMITER_SUDDEN,      /* 503, of a server that is well */
     RG_LIMITER_BROKEN,      /* says nothing about load */
 };
 
@@ -121,6 +132,7 @@ struct rg_limiter {
     uint64_t rise_ns;      /* while RISING: since when, less what was not needed; 0: not begun */
     double answer_ns;      /* how long an answer takes; 0: not known yet */
     double unavailable;    /* the share of 503 */
+    double excess;         /* of sudden ones since the last cut, above the usual share */
     uint64_t begun_ns;     /* of the last request */
     uint64_t next_ns;      /* unless FREE: not before */
     uint64_t cut_ns;       /* of the last cut */
@@ -142,6 +154,12 @@ static inline double rg_limiter_job_gap_ns(uint32_t processes, uint32_t limiters
 {
     bool is_large = processes > RG_LIMITER_SMALL_JOB_MAX;
     return is_large ? (double)RG_NS_PER_S * processes * limiters / per_s : 0;
+}
+
+/* What a 503 is after so many good answers by its connection. */
+static inline enum rg_limiter_outcome rg_limiter_unavailable(uint32_t good_before)
+{
+    return good_before >= RG_LIMITER_WELL_ANSWERS ? RG_LIMITER_SUDDEN : RG_LIMITER_UNAVAILABLE;
 }
 
 void rg_limiter_init(struct rg_limiter *limiter, const struct rg_limiter_options *options,

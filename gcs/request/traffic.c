@@ -603,7 +603,8 @@ void rg_traffic_leave(struct rg_request *request)
         x->status == RG_STATUS_OK ? RG_LIMITER_ANSWERED : RG_LIMITER_BROKEN;
     bool is_refused = rg_answer_throttles(x->http_status);
     if (is_refused && limit->traffic->adapts) {
-        outcome = x->http_status == 429 ? RG_LIMITER_THROTTLED : RG_LIMITER_UNAVAILABLE;
+        outcome =
+            x->http_status == 429 ? RG_LIMITER_THROTTLED : rg_limiter_unavailable(x->good_before);
     } else if (outcome == RG_LIMITER_ANSWERED) {
         body_note(kind_of(request), x->body_size);
     }

@@ -214,6 +214,44 @@ static void test_what_is_told_makes_nobody_ask_for_more(void)
     RG_CHECK(result.jain > 0.9);
 }
 
+/* A bucket that has grown, and somewhat more asked of it than it can do, or less. */
+static struct rg_fleet_options grown(uint32_t hosts)
+{
+    return (struct rg_fleet_options){
+        .hosts = hosts,
+        .control = RG_FLEET_TOLD,
+        .seed = rg_test_seed(),
+        .is_warm = true,
+        .seconds = 40,
+        .measure_from = 20,
+        .measure_to = 40,
+    };
+}
+
+static void test_overload_by_503_alone_wastes_little(void)
+{
+    struct rg_fleet_options options = grown(64);
+    struct rg_fleet_result result;
+    options.percent_503 = 100;
+    rg_fleet_run(&result, &options);
+    RG_CHECK(result.measured.refused > 0);
+    RG_CHECK(result.waste < 0.04);
+    RG_CHECK(result.served_per_s > 0.9 * result.ideal_per_s);
+    RG_CHECK(result.jain > 0.95);
+}
+
+/* It refuses one in six, and the others are well. */
+static void test_a_front_end_that_refuses_some_slows_nobody_down(void)
+{
+    struct rg_fleet_options options = grown(2);
+    struct rg_fleet_result well, flaky;
+    rg_fleet_run(&well, &options);
+    options.flaky_per_1000 = 160;
+    rg_fleet_run(&flaky, &options);
+    RG_CHECK(flaky.measured.refused * 150 > flaky.measured.ok);
+    RG_CHECK(flaky.served_per_s > 0.9 * well.served_per_s);
+}
+
 int main(int argc, char **argv)
 {
     static const struct rg_test tests[] = {
@@ -225,6 +263,8 @@ int main(int argc, char **argv)
         RG_TEST(test_the_ramp_is_kept_by_the_job),
         RG_TEST(test_limits_leave_most_of_the_rate),
         RG_TEST(test_what_is_told_makes_nobody_ask_for_more),
+        RG_TEST(test_overload_by_503_alone_wastes_little),
+        RG_TEST(test_a_front_end_that_refuses_some_slows_nobody_down),
     };
     return rg_test_main(argc, argv, tests, RG_ARRAY_LEN(tests));
 }

@@ -135,6 +135,48 @@ static void test_few_503_cost_nothing(void)
     RG_CHECK_EQ(limiter.state, RG_LIMITER_PACED);
 }
 
+/* One of so many is refused by a server that is well. True: that cut the rate. */
+static bool is_cut_by_one_of(unsigned each, unsigned count)
+{
+    begin(64);
+    for (unsigned i = 0; i < count && limiter.state == RG_LIMITER_FREE; i++) {
+        answer(each - 1);
+        (void)refuse(RG_LIMITER_SUDDEN);
+    }
+    return limiter.state == RG_LIMITER_PACED;
+}
+
+/* Servers that are well refuse because there is too much to do, but for a few of them. */
+static void test_sudden_503_tell_of_a_rate(void)
+{
+    RG_CHECK(!is_cut_by_one_of(100, 1000));
+    RG_CHECK(is_cut_by_one_of(20, 10));
+    /* An outage begins with a few of them. */
+    begin(64);
+    answer(100);
+    for (unsigned i = 0; i < RG_LIMITER_SUDDEN_EXCESS; i++) {
+        (void)refuse(RG_LIMITER_SUDDEN);
+    }
+    RG_CHECK_EQ(limiter.state, RG_LIMITER_FREE);
+    (void)refuse(RG_LIMITER_SUDDEN);
+    RG_CHECK_EQ(limiter.state, RG_LIMITER_PACED);
+}
+
+/* What was sent before a cut says nothing about the rate since. */
+static void test_sudden_503_from_before_a_cut_are_no_news(void)
+{
+    begin(64);
+    answer(100);
+    uint64_t sent_ns = now_ns;
+    RG_CHECK_EQ(enter(32), 32);
+    now_ns += RG_NS_PER_MS;
+    for (unsigned i = 0; i < 32; i++) {
+        leave(RG_LIMITER_SUDDEN, sent_ns);
+    }
+    RG_CHECK_EQ(limiter.backoffs, 1);
+    RG_CHECK_EQ(limiter.excess, 0);
+}
+
 /* Paced with that gap, of which nothing more is known. */
 static void pace(double gap_ns)
 {
@@ -204,6 +246,7 @@ static void test_answers_raise_it_quickly_to_what_was_known(void)
  * wait for more than 50 ms is refused. */
 struct bucket {
     uint64_t free_ns, interval_ns;
+    enum rg_limiter_outcome refusal;
     uint64_t answered, refused;
     uint64_t of_client[8];
 };
@@ -213,7 +256,7 @@ static enum rg_limiter_outcome bucket_ask(struct bucket *bucket)
     uint64_t begin_ns = RG_MAX(bucket->free_ns, now_ns);
     if (begin_ns - now_ns > 50 * RG_NS_PER_MS) {
         bucket->refused++;
-        return RG_LIMITER_THROTTLED;
+        return bucket->refusal;
     }
     bucket->free_ns = begin_ns + bucket->interval_ns;
     bucket->answered++;
@@ -236,16 +279,23 @@ static void bucket_run(struct bucket *bucket, struct rg_limiter *clients, unsign
     }
 }
 
-static void test_it_finds_the_rate_of_a_bucket(void)
+/* At most one of so many is refused. */
+static void rate_find(enum rg_limiter_outcome refusal, unsigned each)
 {
-    struct bucket bucket = {.interval_ns = 5 * RG_NS_PER_MS};
+    struct bucket bucket = {.interval_ns = 5 * RG_NS_PER_MS, .refusal = refusal};
     begin(256);
     bucket_run(&bucket, &limiter, 1, 120 * RG_NS_PER_S);
     bucket.answered = bucket.refused = 0;
     bucket_run(&bucket, &limiter, 1, 300 * RG_NS_PER_S);
     RG_CHECK_EQ(limiter.state, RG_LIMITER_PACED);
     RG_CHECK(bucket.answered > 300 * 200 * 85 / 100);
-    RG_CHECK(bucket.refused * 50 < bucket.answered);
+    RG_CHECK(bucket.refused * each < bucket.answered);
+}
+
+static void test_it_finds_the_rate_of_a_bucket(void)
+{
+    rate_find(RG_LIMITER_THROTTLED, 50);
+    rate_find(RG_LIMITER_SUDDEN, 25);
 }
 
 /* Who has more is refused more often. */
@@ -253,7 +303,7 @@ static void test_rates_of_many_become_equal(void)
 {
     enum { CLIENTS = 8 };
     static struct rg_limiter clients[CLIENTS];
-    struct bucket bucket = {.interval_ns = 5 * RG_NS_PER_MS};
+    struct bucket bucket = {.interval_ns = 5 * RG_NS_PER_MS, .refusal = RG_LIMITER_THROTTLED};
     uint64_t most = 0, least = UINT64_MAX;
     for (unsigned i = 0; i < CLIENTS; i++) {
         begin(256);
@@ -781,6 +831,8 @@ int main(int argc, char **argv)
         RG_TEST(test_throttling_cuts_once_for_what_was_sent_before),
         RG_TEST(test_a_cut_goes_by_the_share_of_refusals),
         RG_TEST(test_few_503_cost_nothing),
+        RG_TEST(test_sudden_503_tell_of_a_rate),
+        RG_TEST(test_sudden_503_from_before_a_cut_are_no_news),
         RG_TEST(test_the_rate_grows_with_time),
         RG_TEST(test_answers_raise_it_quickly_to_what_was_known),
         RG_TEST(test_it_finds_the_rate_of_a_bucket),

@@ -4,6 +4,7 @@
 #include "gcs/host/account.h"
 #include "gcs/host/region.h"
 #include "gcs/request/hedge.h"
+#include "gcs/request/limiter.h"
 #include "gcs/request/stall.h"
 #include "tests/support/client.h"
 #include "tests/support/clock.h"
@@ -481,6 +482,28 @@ static void test_a_busy_bucket_gets_fewer_requests(void)
     rg_test_client_close(&fixed);
 }
 
+/* A connection that has brought good answers shows that its server is well. */
+static void test_503_between_good_answers_slow_down(void)
+{
+    enum { ROUNDS = 6, GOOD = RG_LIMITER_WELL_ANSWERS };
+    const struct rg_step read = RG_READ, again = RG_AGAIN;
+    const struct rg_step refuse = RG_SEND("HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n");
+    struct script script = script_make(ROUNDS * (GOOD + 1), &again, 1);
+    for (unsigned i = 1; i <= ROUNDS; i++) {
+        unsigned last = i * (GOOD + 1) - 1;
+        script.steps[2 * last] = read;
+        script.steps[2 * last + 1] = refuse;
+    }
+    const struct rg_step *scripts[] = {script.steps};
+    struct rg_test_client c = {.scripts = scripts, .script_count = 1};
+    c.options.connections_max = 1;
+    rg_test_client_open(&c);
+    get_many(&c, ROUNDS * GOOD, 1);
+    /* One in nine, which is not enough of them if servers were ill. */
+    RG_CHECK(rg_test_stats(&c).backoffs > 0);
+    rg_test_client_close(&c);
+}
+
 /* What waits for a connection is not in the pool already, from which it would go out without a gap
  * when the bucket refuses. It waits for no rate either. */
 static void test_no_more_are_out_than_there_are_connections(void)
@@ -708,6 +731,7 @@ int main(int argc, char **argv)
         RG_TEST(test_a_late_head_is_given_up_by_experience),
         RG_TEST(test_a_silent_body_is_continued_by_range),
         RG_TEST(test_a_busy_bucket_gets_fewer_requests),
+        RG_TEST(test_503_between_good_answers_slow_down),
         RG_TEST(test_no_more_are_out_than_there_are_connections),
         RG_TEST(test_a_busy_bucket_is_known_on_the_host),
         RG_TEST(test_a_client_that_has_become_idle_tells_so),

@@ -59,7 +59,9 @@ static void fleet_open(struct fleet *fleet, const struct rg_fleet_options *optio
     rg_fleet_service_init(fleet->service, options->seed, options->is_warm, fleet->seconds,
                           options->seconds + 1);
     fleet->service->range_count = options->is_one_prefix ? 1 : FLEET_PREFIX_COUNT;
-    fleet->service->refuses_with_503 = options->refuses_with_503;
+    fleet->service->percent_503 = options->percent_503;
+    fleet->service->ill_ns = options->ill_seconds * RG_NS_PER_S;
+    fleet->service->flaky_per_1000 = options->flaky_per_1000;
     fleet->service->outage_ns = options->outage_from * RG_NS_PER_S;
     fleet->service->outage_end_ns = options->outage_to * RG_NS_PER_S;
     fleet->job = (struct rg_fleet_job){

@@ -69,15 +69,18 @@ static uint64_t patience_ns(const struct rg_fleet_rank *rank)
 }
 
 /* Sends one exchange, the request's own or its hedge. */
-static enum rg_fleet_answer ask(struct rg_fleet_rank *rank, struct rg_fleet_event *event)
+static enum rg_fleet_answer ask(struct rg_fleet_rank *rank, struct rg_fleet_event *event,
+                                uint32_t *out_connection)
 {
     struct rg_fleet_job *job = rank->job;
     uint64_t now_ns = now_of(job), patience = patience_ns(rank);
     struct rg_fleet_reply reply = rg_fleet_ask(job->service, &rank->host->nic_ns, now_ns);
     COUNT(job, attempts);
     if (reply.after_ns > patience) {
-        reply = (struct rg_fleet_reply){RG_FLEET_SILENCE, patience};
+        reply.answer = RG_FLEET_SILENCE;
+        reply.after_ns = patience;
     }
+    *out_connection = reply.connection;
     rg_fleet_set(job->wheel, event, now_ns + reply.after_ns);
     return reply.answer;
 }
@@ -96,7 +99,7 @@ static void request_send(struct rg_fleet_request *request)
     request->in_time = rank->hedge.in_time;
     rank->sent_count++;
     rg_hedge_earn(&rank->budget);
-    request->own_answer = ask(rank, &request->own);
+    request->own_answer = ask(rank, &request->own, &request->own_connection);
     if (!adapts(rank->job)) {
         return;
     }
@@ -274,16 +277,34 @@ static void request_expired(struct rg_fleet_request *request)
     rg_stall_expired(&request->rank->stall);
 }
 
+/* What an answer is to the limiter. What fell silent is closed: its next answer is its first. */
+static enum rg_limiter_outcome outcome_of(struct rg_fleet_rank *rank, enum rg_fleet_answer answer,
+                                          uint32_t connection)
+{
+    uint32_t good_before = rank->good[connection];
+    rank->good[connection] = answer == RG_FLEET_OK ? good_before + 1 : 0;
+    switch (answer) {
+    case RG_FLEET_OK:
+        return RG_LIMITER_ANSWERED;
+    case RG_FLEET_429:
+        return RG_LIMITER_THROTTLED;
+    case RG_FLEET_503:
+        return rg_limiter_unavailable(good_before);
+    case RG_FLEET_SILENCE:
+        break;
+    }
+    return RG_LIMITER_BROKEN;
+}
+
 /* rg_traffic_leave, and what request.c does with the outcome. */
 static void request_leave(struct rg_fleet_request *request, enum rg_fleet_answer answer)
 {
     struct rg_fleet_limit *limit = request->rank->limit;
-    enum rg_limiter_outcome outcome = RG_LIMITER_BROKEN;
-    if (answer == RG_FLEET_OK) {
-        outcome = RG_LIMITER_ANSWERED;
-    } else if (answer != RG_FLEET_SILENCE && is_limited(limit->job)) {
-        outcome = answer == RG_FLEET_429 ? RG_LIMITER_THROTTLED : RG_LIMITER_UNAVAILABLE;
-    } else if (answer != RG_FLEET_SILENCE && is_oracle(limit->job)) {
+    enum rg_limiter_outcome outcome = outcome_of(request->rank, answer, request->own_connection);
+    if (answer != RG_FLEET_OK && !is_limited(limit->job)) {
+        outcome = RG_LIMITER_BROKEN;
+    }
+    if (answer != RG_FLEET_SILENCE && answer != RG_FLEET_OK && is_oracle(limit->job)) {
         oracle_refused(limit, request->sent_ns);
     }
     (void)rg_limiter_leave(&limit->limiter, outcome, request->sent_ns, now_of(limit->job));
@@ -342,6 +363,7 @@ static void hedge_takes_over(struct rg_fleet_request *request)
     rg_fleet_cancel(rank->job->wheel, &request->second);
     rg_fleet_set(rank->job->wheel, &request->own, at_ns);
     request->own_answer = request->second_answer;
+    request->own_connection = request->second_connection;
 }
 
 static void own_fire(struct rg_fleet_event *event)
@@ -362,9 +384,11 @@ static void second_fire(struct rg_fleet_event *event)
     struct rg_fleet_job *job = request->rank->job;
     if (request->second_answer != RG_FLEET_OK) {
         attempt_end(job, request->second_answer);
+        (void)outcome_of(request->rank, request->second_answer, request->second_connection);
         return;
     }
     rg_fleet_cancel(job->wheel, &request->own);
+    request->own_connection = request->second_connection;
     COUNT(job, lost);
     attempt_done(request, RG_FLEET_OK);
 }
@@ -379,7 +403,7 @@ static void request_is_late(struct rg_fleet_request *request)
     }
     request->retry.failures++;
     COUNT(rank->job, hedges);
-    request->second_answer = ask(rank, &request->second);
+    request->second_answer = ask(rank, &request->second, &request->second_connection);
 }
 
 static void late_fire(struct rg_fleet_event *event)

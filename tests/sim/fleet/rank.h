@@ -76,6 +76,7 @@ struct rg_fleet_request {
     uint64_t sent_ns, in_time;
     enum rg_fleet_state state;
     enum rg_fleet_answer own_answer, second_answer;
+    uint32_t own_connection, second_connection;
 };
 
 struct rg_fleet_rank {
@@ -89,8 +90,9 @@ struct rg_fleet_rank {
     struct rg_hedge_budget budget;
     struct rg_retry_budget retries;
     uint32_t sent_count;
-    uint32_t samples; /* of this step */
-    uint64_t step_ns; /* when it began */
+    uint32_t good[FLEET_WINDOW]; /* of each connection: good answers in a row */
+    uint32_t samples;            /* of this step */
+    uint64_t step_ns;            /* when it began */
     struct rg_quantile heads;
     struct rg_fleet_event start;
     struct rg_fleet_event meeting; /* with the others of the host, as rg_traffic has it */

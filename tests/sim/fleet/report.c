@@ -134,7 +134,7 @@ static void grown_row(uint32_t hosts, enum rg_fleet_control control)
 static void unavailable_row(uint32_t hosts, enum rg_fleet_control control)
 {
     struct rg_fleet_options options = grown_life(hosts, control);
-    options.refuses_with_503 = true;
+    options.percent_503 = 100;
     struct rg_fleet_result result;
     run(&result, &options);
     print_run(control_names[control], hosts, &result);

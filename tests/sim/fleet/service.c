@@ -5,6 +5,8 @@
 
 /* The normal distribution's 99th percentile. */
 #define NORMAL_P99 2.3263478740408408
+/* Of a process to one front end. */
+#define CONNECTIONS (FLEET_WINDOW / FLEET_FRONT_END_COUNT)
 
 static double uniform(uint64_t *random)
 {
@@ -46,7 +48,6 @@ static void front_end_plan(struct rg_fleet_service *service, struct rg_fleet_fro
 {
     double mean = (double)FLEET_FRONT_END_FAILS_NS * FLEET_FRONT_END_COUNT;
     front_end->fails_ns = now_ns + (uint64_t)(-log(uniform(&service->random)) * mean);
-    front_end->mends_ns = front_end->fails_ns + FLEET_FRONT_END_DOWN_NS;
     front_end->is_silent = rg_fleet_random(&service->random) % 2 == 0;
 }
 
@@ -91,18 +92,24 @@ static void second_end(struct rg_fleet_service *service)
     service->second++;
 }
 
-static enum rg_fleet_answer front_end_answer(struct rg_fleet_service *service, uint64_t now_ns)
+static enum rg_fleet_answer front_end_answer(struct rg_fleet_service *service, uint32_t number,
+                                             uint64_t now_ns)
 {
-    struct rg_fleet_front_end *front_end =
-        &service->front_ends[rg_fleet_random(&service->random) % FLEET_FRONT_END_COUNT];
+    struct rg_fleet_front_end *front_end = &service->front_ends[number];
+    if (number == 0 && service->flaky_per_1000 > 0 &&
+        rg_fleet_random(&service->random) % 1000 < service->flaky_per_1000) {
+        return RG_FLEET_503;
+    }
     if (now_ns < front_end->fails_ns) {
         return RG_FLEET_OK;
     }
-    if (now_ns >= front_end->mends_ns) {
+    uint64_t down_ns = service->ill_ns > 0 ? service->ill_ns : FLEET_FRONT_END_DOWN_NS;
+    if (now_ns >= front_end->fails_ns + down_ns) {
         front_end_plan(service, front_end, now_ns);
         return RG_FLEET_OK;
     }
-    return front_end->is_silent ? RG_FLEET_SILENCE : RG_FLEET_503;
+    bool is_silent = front_end->is_silent && service->ill_ns == 0;
+    return is_silent ? RG_FLEET_SILENCE : RG_FLEET_503;
 }
 
 /* How long until the range has served it; UINT64_MAX: refused. */
@@ -131,24 +138,27 @@ static uint64_t body_end(uint64_t *nic_ns, uint64_t head_ns)
 static struct rg_fleet_reply reply_make(struct rg_fleet_service *service, uint64_t *nic_ns,
                                         uint64_t now_ns)
 {
-    enum rg_fleet_answer answer = front_end_answer(service, now_ns);
+    uint32_t number = (uint32_t)(rg_fleet_random(&service->random) % FLEET_FRONT_END_COUNT);
+    enum rg_fleet_answer answer = front_end_answer(service, number, now_ns);
     uint64_t draw = rg_fleet_random(&service->random);
+    uint32_t connection = number + FLEET_FRONT_END_COUNT * (uint32_t)((draw >> 56) % CONNECTIONS);
     bool is_outage = now_ns >= service->outage_ns && now_ns < service->outage_end_ns;
     if (answer == RG_FLEET_SILENCE || draw % 1000000 < FLEET_LOST_PER_MILLION) {
-        return (struct rg_fleet_reply){RG_FLEET_SILENCE, RG_FLEET_NEVER_NS};
+        return (struct rg_fleet_reply){RG_FLEET_SILENCE, RG_FLEET_NEVER_NS, connection};
     }
     if (answer == RG_FLEET_503 || is_outage) {
-        return (struct rg_fleet_reply){RG_FLEET_503, FLEET_REFUSAL_NS};
+        return (struct rg_fleet_reply){RG_FLEET_503, FLEET_REFUSAL_NS, connection};
     }
     uint64_t wait_ns = range_wait(&service->ranges[(draw >> 32) % service->range_count], now_ns);
     if (wait_ns == UINT64_MAX) {
-        answer = service->refuses_with_503 ? RG_FLEET_503 : RG_FLEET_429;
-        return (struct rg_fleet_reply){answer, FLEET_REFUSAL_NS};
+        bool is_503 = (draw >> 20) % 100 < service->percent_503;
+        answer = is_503 ? RG_FLEET_503 : RG_FLEET_429;
+        return (struct rg_fleet_reply){answer, FLEET_REFUSAL_NS, connection};
     }
     uint64_t latency_ns = service->latencies[(draw >> 40) % RG_FLEET_LATENCIES];
     *nic_ns = RG_MAX(*nic_ns, now_ns);
-    return (struct rg_fleet_reply){RG_FLEET_OK,
-                                   body_end(nic_ns, now_ns + wait_ns + latency_ns) - now_ns};
+    uint64_t end_ns = body_end(nic_ns, now_ns + wait_ns + latency_ns);
+    return (struct rg_fleet_reply){RG_FLEET_OK, end_ns - now_ns, connection};
 }
 
 void rg_fleet_service_pass(struct rg_fleet_service *service, uint64_t now_ns)

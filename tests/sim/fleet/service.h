@@ -21,6 +21,7 @@ enum rg_fleet_answer { RG_FLEET_OK = 0, RG_FLEET_429, RG_FLEET_503, RG_FLEET_SIL
 struct rg_fleet_reply {
     enum rg_fleet_answer answer;
     uint64_t after_ns;
+    uint32_t connection; /* of the process, below FLEET_WINDOW: each is to one front end */
 };
 
 /* One second of the service's life. */
@@ -38,15 +39,17 @@ struct rg_fleet_range {
 };
 
 struct rg_fleet_front_end {
-    uint64_t fails_ns, mends_ns;
+    uint64_t fails_ns;
     bool is_silent;
 };
 
 struct rg_fleet_service {
     uint64_t random;
     uint64_t outage_ns, outage_end_ns;
-    uint32_t range_count;  /* that are asked for */
-    bool refuses_with_503; /* instead of 429 */
+    uint32_t range_count; /* that are asked for */
+    uint32_t percent_503; /* of refusals: so many are 503 instead of 429 */
+    uint64_t ill_ns;      /* front ends fail for so long, all by 503; 0: as parameters.h has it */
+    uint32_t flaky_per_1000; /* of the answers of the first front end are 503 */
     struct rg_fleet_range ranges[FLEET_PREFIX_COUNT];
     struct rg_fleet_front_end front_ends[FLEET_FRONT_END_COUNT];
     uint64_t latencies[RG_FLEET_LATENCIES]; /* each as likely as the others */
