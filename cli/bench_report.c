@@ -135,9 +135,12 @@ void bench_report_text(const struct bench_options *options, const struct bench_r
         printf("  names         %" PRIu64 ", %.0f per CPU second\n", result->names,
                ratio((double)result->names, bench_result_cpu_s(result)));
     }
-    if (result->backoffs > 0) {
-        printf("  slowed down   %" PRIu64 " times by the bucket (429, 503 or latency)",
-               result->backoffs);
+    if (result->backoffs > 0 || result->bucket_rate_per_s > 0) {
+        char when[32] = "before the clock";
+        if (result->backoffs > 0) {
+            snprintf(when, sizeof(when), "%" PRIu64 " times", result->backoffs);
+        }
+        printf("  slowed down   %s by the bucket (429, 503 or latency)", when);
         if (result->bucket_rate_per_s > 0) {
             printf(", to %.1f %s/s at last", result->bucket_rate_per_s,
                    options->op == BENCH_PUT ? "writes" : "reads");

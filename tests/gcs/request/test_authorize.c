@@ -166,7 +166,7 @@ static void test_a_storm_of_refusals_gives_one_refresh(void)
     const struct rg_token_route route = {.path = "/token", .body = TOKEN_ANSWER("t#")};
     /* The first connections hold their answers back until all have asked, with the same token. */
     const struct rg_step refuse[] = {
-        RG_READ, RG_SLEEP(1500), RG_SEND("HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n"),
+        RG_READ, RG_SLEEP(5000), RG_SEND("HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n"),
         RG_END};
     const struct rg_step *const scripts[] = {refuse, refuse, refuse, refuse, object_script()};
     struct pair pair = {.client.options = {.connections_max = 4, .prewarm = 4}};

@@ -156,10 +156,15 @@ static void test_one_slow_connection_of_many(void)
     c.options.adapting = RG_SWITCH_OFF;
     c.options.connections_max = 8;
     rg_test_client_open(&c);
-    get_many(&c, 2000, 8);
-    struct rg_stats stats = rg_test_stats(&c);
+    struct rg_stats stats;
+    uint64_t requests = 0, begun_ns = 0;
+    do {
+        get_many(&c, 2000, 8);
+        requests += 2000;
+        stats = rg_test_stats(&c);
+    } while (stats.hedge_wins == 0 && rg_test_go_on_waiting(&begun_ns));
     RG_CHECK(stats.hedge_wins >= 1);
-    RG_CHECK(stats.hedges * 1000 <= 2000 * RG_HEDGE_PER_1000_DEFAULT);
+    RG_CHECK(stats.hedges * 1000 <= requests * RG_HEDGE_PER_1000_DEFAULT);
     rg_test_client_close(&c);
 }
 
