@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ringest import _control_groups
 from ringest.client import parse_size
 
 if TYPE_CHECKING:
@@ -98,24 +99,12 @@ class _FirstGroup(_Group):
             return _UNKNOWN
 
 
-def _upwards(mount: Path, path: str) -> list[Path]:
-    """A group, and those that it is in; a container may see its own as the mount itself."""
-    parts = [each for each in path.split("/") if each]
-    return [mount.joinpath(*parts[:count]) for count in range(len(parts), -1, -1)]
-
-
 def _groups(root: str | os.PathLike[str]) -> list[_Group]:
-    """Those of this process. As runtime/cpu_quota.c finds them."""
-    mount, paths = Path(root, "sys/fs/cgroup"), {"": "/"}
-    try:
-        for line in Path(root, "proc/self/cgroup").read_text(errors="replace").splitlines():
-            _, controllers, path = line.split(":", 2)
-            paths |= dict.fromkeys(controllers.split(","), path)
-    except (OSError, ValueError):
-        pass
-    found = [_Group(folder) for folder in _upwards(mount, paths[""])]
+    """Those of this process."""
+    mount, paths = Path(root, "sys/fs/cgroup"), _control_groups.paths(root)
+    found = [_Group(folder) for folder in _control_groups.upwards(mount, paths[""])]
     if "cpu" in paths and paths["cpu"] == paths.get("cpuacct"):
-        found += map(_FirstGroup, *(_upwards(mount / name, paths["cpu"]) for name in ("cpu", "cpuacct")))
+        found += map(_FirstGroup, *(_control_groups.upwards(mount / name, paths["cpu"]) for name in ("cpu", "cpuacct")))
     return found
 
 

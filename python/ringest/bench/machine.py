@@ -10,6 +10,7 @@ import subprocess
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from ringest import _control_groups
 from ringest.bench.result import Machine
 
 VIRT_TIMEOUT_S = 5
@@ -44,27 +45,14 @@ _GROUP_FILES = (
 )
 
 
-def _group_paths(root: str) -> dict[str, str]:
-    """Of this process's control groups, by controller; "" is that of version 2."""
-    paths = {"": "/"}
-    with contextlib.suppress(OSError), open(os.path.join(root, "proc/self/cgroup"), encoding="utf-8") as file:
-        for line in file:
-            _, controllers, path = line.rstrip("\n").split(":", 2)
-            paths |= dict.fromkeys(controllers.split(","), path)
-    return paths
-
-
 def _left_in_groups(root: str) -> Iterator[int]:
-    """What the limits of the groups leave: of the one that this process is in, and of those that this is in. A container may
-    see its own as the mount itself."""
-    paths = _group_paths(root)
+    """What the limits of the groups leave: of the one that this process is in, and of those that this is in."""
+    paths = _control_groups.paths(root)
     for controller, limit, used, of_files in _GROUP_FILES:
-        parts = [each for each in paths.get(controller, "/").split("/") if each]
-        for count in range(len(parts) + 1):
-            folder = os.path.join(root, "sys/fs/cgroup", controller, *parts[:count])
+        for folder in _control_groups.upwards(Path(root, "sys/fs/cgroup", controller), paths.get(controller, "/")):
             with contextlib.suppress(OSError, ValueError):
-                found = [int(Path(folder, name).read_text("ascii")) for name in (limit, used)]
-                lines = dict(line.split() for line in Path(folder, "memory.stat").read_text("ascii").splitlines())
+                found = [int((folder / name).read_text("ascii")) for name in (limit, used)]
+                lines = dict(line.split() for line in (folder / "memory.stat").read_text("ascii").splitlines())
                 yield max(found[0] - found[1] + int(lines.get(of_files, 0)), 0)
 
 
