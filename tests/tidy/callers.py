@@ -1,5 +1,6 @@
 """Symbols that leave their object for nobody. Reads the objects of a build folder that compile_commands.json names,
-so that what an earlier configuration left is not looked at."""
+so that what an earlier configuration left is not looked at. All of them have to be there: a caller that is not
+compiled would be missed."""
 
 import json
 import os
@@ -10,6 +11,10 @@ from dataclasses import dataclass, field
 
 # The interpreter and the C library call these by name.
 CALLED_BY_OTHERS = re.compile(r"main|PyInit_\w+")
+
+
+class NotCompiled(Exception):
+    """Objects that a build folder names are not there."""
 
 
 @dataclass
@@ -45,12 +50,17 @@ def objects_of(build: str, root: str) -> dict[str, Object]:
     """By source file below the root; what is made of subprojects is left out. A file that is compiled twice counts
     once."""
     sources: dict[str, str] = {}
+    missing = []
     with open(os.path.join(build, "compile_commands.json"), encoding="utf-8") as commands:
         for command in json.load(commands):
             source = os.path.relpath(os.path.join(command["directory"], command["file"]), root)
             path = os.path.join(command["directory"], command["output"])
-            if not source.startswith(("..", "subprojects" + os.sep)) and os.path.exists(path):
+            if not source.startswith(("..", "subprojects" + os.sep)):
                 sources[path] = source
+                if not os.path.exists(path):
+                    missing.append(source)
+    if missing:
+        raise NotCompiled(f"{len(missing)} files are not compiled, {missing[0]} for one: run ninja -C {build}")
     objects: dict[str, Object] = {}
     for path, one in read_objects(sources).items():
         more = objects.setdefault(sources[path], Object())

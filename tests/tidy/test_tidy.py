@@ -196,10 +196,15 @@ class Callers(unittest.TestCase):
                 output = name + ".o"
                 subprocess.run(["cc", "-O0", "-c", name, "-o", output], cwd=root, check=True)
                 commands.append({"directory": root, "file": name, "output": output})
-            gone = {"directory": root, "file": "gone.c", "output": "gone.o"}
-            with open(os.path.join(root, "compile_commands.json"), "w", encoding="ascii") as file:
-                json.dump([*commands, gone], file)
+            described = os.path.join(root, "compile_commands.json")
+            with open(described, "w", encoding="ascii") as file:
+                json.dump(commands, file)
             found = self.findings(callers.objects_of(root, root))
+            gone = {"directory": root, "file": "gone.c", "output": "gone.o"}
+            with open(described, "w", encoding="ascii") as file:
+                json.dump([*commands, gone], file)
+            with self.assertRaisesRegex(callers.NotCompiled, "1 files are not compiled, gone.c"):
+                callers.objects_of(root, root)
         self.assertEqual([each.split()[1] for each in found], ["rg_data", "rg_own"])
 
 

@@ -339,7 +339,10 @@ def main(arguments):
         findings = [f for path in rest for f in check_glibc(os.path.basename(path), imports(path))]
     elif command == "callers":
         root, build, library = rest
-        objects = callers.objects_of(build, root)
+        try:
+            objects = callers.objects_of(build, root)
+        except callers.NotCompiled as error:
+            sys.exit(str(error))
         findings = list(callers.check_callers(objects, callers.exports_of(library), FOR_TESTS))
     else:
         sys.exit(__doc__)
