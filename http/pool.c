@@ -186,8 +186,8 @@ static bool may_open(const struct rg_pool *pool)
            pool->connecting_count - pool->slow_count < RG_POOL_CONNECTING_MAX;
 }
 
-/* The idle connection for what waits first: the one that was used last, unless another address is
- * better. */
+/* The idle connection for what waits first: the one that was used last, and not asked for less,
+ * unless another address is better. */
 static struct rg_conn *idle_choose(struct rg_pool *pool)
 {
     struct rg_conn *first = RG_CONTAINER_OF(pool->idle.next, struct rg_conn, node);
@@ -483,7 +483,10 @@ static void conn_ready(struct rg_conn *conn, enum rg_conn_state before)
     rg_list_remove(&conn->node);
     struct rg_exchange *x = queue_pop(pool);
     if (x == NULL) {
-        rg_list_push_front(&pool->idle, &conn->node);
+        /* A server that is ill refuses at once: it would be the next to be asked, again and again.
+         */
+        bool is_refused = conn->served > 0 && conn->good_count == 0;
+        (is_refused ? rg_list_push_back : rg_list_push_front)(&pool->idle, &conn->node);
         return;
     }
     if (pool->queue_count > 0 && may_open(pool) && growth_allowed(pool) > 0) {

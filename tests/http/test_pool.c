@@ -240,6 +240,57 @@ static void test_another_address_than_one_to_avoid(void)
     setting_close(&setting);
 }
 
+struct idle {
+    struct rg_pool *pool;
+    unsigned count;
+};
+
+static void idle_look(void *context)
+{
+    struct idle *idle = context;
+    idle->count = 0;
+    struct rg_list *node = &idle->pool->idle;
+    while ((node = node->next) != &idle->pool->idle) {
+        idle->count++;
+    }
+}
+
+static unsigned idle_count(struct rg_test_pool *pool)
+{
+    struct idle idle = {.pool = pool->pool};
+    rg_loop_call(pool->loop, idle_look, &idle);
+    return idle.count;
+}
+
+/* Who is ill refuses at once, and would be asked again before all who are well. */
+static void test_a_connection_that_was_refused_is_used_last(void)
+{
+    static const struct rg_step ill[] = {RG_READ, RG_SLEEP(100),
+                                         RG_SEND("HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n"),
+                                         RG_AGAIN};
+    static const struct rg_step well[] = {RG_READ, RG_SEND(ANSWER), RG_AGAIN};
+    static const struct rg_step *scripts[] = {ill, well};
+    struct rg_script_options options = {.scripts = scripts, .script_count = 2};
+    struct setting setting = {.pool.options.connections_max = 2};
+    setting.server = rg_scripted_server_start(&options);
+    rg_test_pool_open(&setting.pool, rg_scripted_server_port(setting.server));
+    rg_test_pool_prewarm(&setting.pool, 2);
+    RG_AWAIT(idle_count(&setting.pool) == 2);
+    struct rg_test_exchange both[2] = {0};
+    for (unsigned i = 0; i < 2; i++) {
+        rg_test_exchange_submit(&setting.pool, &both[i]);
+    }
+    for (unsigned i = 0; i < 2; i++) {
+        rg_test_exchange_wait(&setting.pool);
+    }
+    RG_CHECK_EQ(both[0].x.http_status + both[1].x.http_status, 200 + 503);
+    for (unsigned i = 0; i < 2; i++) {
+        rg_test_exchange_fini(&both[i]);
+        check_ok(&setting);
+    }
+    setting_close(&setting);
+}
+
 static void test_cancelled_while_waiting_and_while_out(void)
 {
     static const struct rg_step hold[] = {RG_HOLD};
@@ -445,6 +496,7 @@ int main(int argc, char **argv)
         RG_TEST(test_prewarming_stops_where_there_is_nothing),
         RG_TEST(test_exchanges_wait_for_a_connection_in_order),
         RG_TEST(test_another_address_than_one_to_avoid),
+        RG_TEST(test_a_connection_that_was_refused_is_used_last),
         RG_TEST(test_cancelled_while_waiting_and_while_out),
         RG_TEST(test_closed_with_exchanges_in_every_state),
         RG_TEST(test_time_outs_that_never_come),
