@@ -247,6 +247,7 @@ static void test_a_front_end_that_refuses_some_slows_nobody_down(void)
     struct rg_fleet_result well, flaky;
     rg_fleet_run(&well, &options);
     options.flaky_per_1000 = 160;
+    options.flaky_front_ends = 1;
     rg_fleet_run(&flaky, &options);
     RG_CHECK(flaky.measured.refused * 150 > flaky.measured.ok);
     RG_CHECK(flaky.served_per_s > 0.9 * well.served_per_s);

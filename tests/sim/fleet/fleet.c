@@ -62,6 +62,7 @@ static void fleet_open(struct fleet *fleet, const struct rg_fleet_options *optio
     fleet->service->percent_503 = options->percent_503;
     fleet->service->ill_ns = options->ill_seconds * RG_NS_PER_S;
     fleet->service->flaky_per_1000 = options->flaky_per_1000;
+    fleet->service->flaky_front_ends = options->flaky_front_ends;
     fleet->service->outage_ns = options->outage_from * RG_NS_PER_S;
     fleet->service->outage_end_ns = options->outage_to * RG_NS_PER_S;
     fleet->job = (struct rg_fleet_job){

@@ -10,11 +10,12 @@ struct rg_fleet_options {
     uint32_t hosts;
     enum rg_fleet_control control;
     uint64_t seed;
-    bool is_warm;            /* the bucket has grown already */
-    bool is_one_prefix;      /* all names are in one range */
-    uint32_t percent_503;    /* of refusals are 503; the others are 429 */
-    uint32_t ill_seconds;    /* of a front end that fails, by 503; 0: as parameters.h has it */
-    uint32_t flaky_per_1000; /* of the first front end's answers are 503 */
+    bool is_warm;              /* the bucket has grown already */
+    bool is_one_prefix;        /* all names are in one range */
+    uint32_t percent_503;      /* of refusals are 503; the others are 429 */
+    uint32_t ill_seconds;      /* of a front end that fails, by 503; 0: as parameters.h has it */
+    uint32_t flaky_per_1000;   /* of the answers of flaky front ends are 503 */
+    uint32_t flaky_front_ends; /* the first so many */
     uint32_t seconds;
     uint32_t measure_from, measure_to;
     uint32_t outage_from, outage_to; /* 0: none */

@@ -76,6 +76,9 @@ static enum rg_fleet_answer ask(struct rg_fleet_rank *rank, struct rg_fleet_even
     uint64_t now_ns = now_of(job), patience = patience_ns(rank);
     struct rg_fleet_reply reply = rg_fleet_ask(job->service, &rank->host->nic_ns, now_ns);
     COUNT(job, attempts);
+    if (job->control == RG_FLEET_INFORMED && reply.is_overload) {
+        reply.answer = RG_FLEET_429;
+    }
     if (reply.after_ns > patience) {
         reply.answer = RG_FLEET_SILENCE;
         reply.after_ns = patience;
@@ -282,6 +285,7 @@ static enum rg_limiter_outcome outcome_of(struct rg_fleet_rank *rank, enum rg_fl
                                           uint32_t connection)
 {
     uint32_t good_before = rank->good[connection];
+    bool is_informed = rank->job->control == RG_FLEET_INFORMED;
     rank->good[connection] = answer == RG_FLEET_OK ? good_before + 1 : 0;
     switch (answer) {
     case RG_FLEET_OK:
@@ -289,7 +293,7 @@ static enum rg_limiter_outcome outcome_of(struct rg_fleet_rank *rank, enum rg_fl
     case RG_FLEET_429:
         return RG_LIMITER_THROTTLED;
     case RG_FLEET_503:
-        return rg_limiter_unavailable(good_before);
+        return rg_limiter_unavailable(is_informed ? RG_MIN(good_before, 1u) : good_before);
     case RG_FLEET_SILENCE:
         break;
     }
@@ -442,7 +446,7 @@ static void meet(struct rg_fleet_rank *rank)
     struct rg_peer_side *own = &rank->told.sides[RG_PEER_READS];
     *own = rg_telling_side(&limit->limiter, !rg_list_empty(&limit->waiting), rank->met_ns);
     const struct rg_limiter_lesson lesson = rg_portion_lesson(&portion, RG_PEER_READS, own);
-    rg_limiter_learn(&limit->limiter, &lesson, now_ns);
+    (void)rg_limiter_learn(&limit->limiter, &lesson, now_ns);
     *own = rg_telling_side(&limit->limiter, !rg_list_empty(&limit->waiting), rank->met_ns);
     rank->told.told_ns = now_ns;
     rank->met_ns = now_ns;
@@ -474,7 +478,7 @@ static void start_fire(struct rg_fleet_event *event)
             oracle_start(limit);
         }
     }
-    if (rank->job->control == RG_FLEET_TOLD) {
+    if (rank->job->control == RG_FLEET_TOLD || rank->job->control == RG_FLEET_INFORMED) {
         meeting_fire(&rank->meeting);
     }
     for (unsigned i = 0; i < FLEET_WINDOW; i++) {

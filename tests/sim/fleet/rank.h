@@ -24,6 +24,7 @@ enum rg_fleet_control {
     RG_FLEET_OWN,      /* a limiter in each process, which is told nothing: sharing=False */
     RG_FLEET_TOLD,     /* the default: as OWN, and the processes of a host tell each other */
     RG_FLEET_SHARED,   /* one limiter for the processes of a host, as if they were one */
+    RG_FLEET_INFORMED, /* as the default, and each 503 tells whether there is too much to do */
     RG_FLEET_ORACLE,   /* no limiter: it knows the model, and probes when the bucket may double */
     RG_FLEET_CONTROL_COUNT,
 };

@@ -1,7 +1,9 @@
 /* The tables of docs/internals/fleet.md, as that page has them, or what happened in each second.
- * usage: fleet-report [--series] [--control NAME] [HOSTS]...
+ * usage: fleet-report [--series] [--control NAME] [--table NAME] [--seed N] [HOSTS]...
  *   --series        instead of tables: CSV, a line for each second of each life
- *   --control NAME  none, ramp, own, default, shared or oracle alone
+ *   --control NAME  none, ramp, own, default, shared, informed or oracle alone
+ *   --table NAME    grown, cold, one-prefix, 503 or ill alone
+ *   --seed N        1 in the page, where it says nothing else
  * Each run is independent, so that a row is the same whatever else is asked for. */
 #include "tests/sim/fleet/fleet.h"
 
@@ -13,21 +15,24 @@
 #include <time.h>
 
 static const char *const control_names[RG_FLEET_CONTROL_COUNT] = {
-    [RG_FLEET_NONE] = "none",    [RG_FLEET_RAMP] = "ramp",     [RG_FLEET_OWN] = "own",
-    [RG_FLEET_TOLD] = "default", [RG_FLEET_SHARED] = "shared", [RG_FLEET_ORACLE] = "oracle",
+    [RG_FLEET_NONE] = "none",     [RG_FLEET_RAMP] = "ramp",     [RG_FLEET_OWN] = "own",
+    [RG_FLEET_TOLD] = "default",  [RG_FLEET_SHARED] = "shared", [RG_FLEET_INFORMED] = "informed",
+    [RG_FLEET_ORACLE] = "oracle",
 };
 static const char *const sizes[] = {"1", "8", "64", "512", "4096"};
 /* Beyond that it takes many minutes, and says the same. */
 #define ONE_PREFIX_HOSTS_MAX 64
 #define UNAVAILABLE_HOSTS_MAX 512
-#define SEED 1
+#define ILL_HOSTS_MAX 64
 
 /* What was asked for. */
 static struct {
     bool wants[RG_FLEET_CONTROL_COUNT];
     const char *const *hosts;
     unsigned count;
-} asked;
+    const char *table; /* NULL: all */
+    uint64_t seed;
+} asked = {.seed = 1};
 
 static double cpu_seconds, attempts;
 
@@ -84,7 +89,7 @@ static struct rg_fleet_options grown_life(uint32_t hosts, enum rg_fleet_control 
     return (struct rg_fleet_options){
         .hosts = hosts,
         .control = control,
-        .seed = SEED,
+        .seed = asked.seed,
         .is_warm = true,
         .seconds = 270,
         .measure_from = 90,
@@ -99,7 +104,7 @@ static struct rg_fleet_options cold_life(uint32_t hosts, enum rg_fleet_control c
     return (struct rg_fleet_options){
         .hosts = hosts,
         .control = control,
-        .seed = SEED,
+        .seed = asked.seed,
         .seconds = 720,
         .measure_to = 720,
     };
@@ -107,12 +112,20 @@ static struct rg_fleet_options cold_life(uint32_t hosts, enum rg_fleet_control c
 
 typedef void row_print(uint32_t hosts, enum rg_fleet_control control);
 
+static void unavailable_row(uint32_t hosts, enum rg_fleet_control control);
+
+/* Where all refusals are 429, who is informed does as the default. */
+static bool is_in_table(enum rg_fleet_control control, row_print *print)
+{
+    return asked.wants[control] && (control != RG_FLEET_INFORMED || print == unavailable_row);
+}
+
 static void each_row(uint32_t hosts_max, row_print *print)
 {
     for (unsigned i = 0; i < asked.count; i++) {
         for (unsigned control = 0; control < RG_FLEET_CONTROL_COUNT; control++) {
             uint32_t hosts = number_of(asked.hosts[i]);
-            if (asked.wants[control] && hosts <= hosts_max) {
+            if (is_in_table((enum rg_fleet_control)control, print) && hosts <= hosts_max) {
                 print(hosts, (enum rg_fleet_control)control);
             }
         }
@@ -141,6 +154,32 @@ static void unavailable_row(uint32_t hosts, enum rg_fleet_control control)
     printf(" |\n");
 }
 
+/* Servers that are ill, or that refuse some requests though they are well: all by 503. */
+static void ill_row(uint32_t hosts, enum rg_fleet_control control)
+{
+    static const struct {
+        const char *what;
+        uint32_t front_ends, per_1000, seconds;
+    } cases[] = {
+        {"as in all tables", 0, 0, 0},
+        {"all refuse 1 in 100", FLEET_FRONT_END_COUNT, 10, 0},
+        {"one refuses 1 in 6", 1, 160, 0},
+        {"one refuses all", 1, 1000, 0},
+        {"each that fails does so for 60 s", 0, 0, 60},
+    };
+    for (unsigned i = 0; i < RG_ARRAY_LEN(cases); i++) {
+        struct rg_fleet_options options = grown_life(hosts, control);
+        options.seconds = options.outage_from = options.outage_to = options.measure_to;
+        options.flaky_front_ends = cases[i].front_ends;
+        options.flaky_per_1000 = cases[i].per_1000;
+        options.ill_seconds = cases[i].seconds;
+        struct rg_fleet_result result;
+        run(&result, &options);
+        print_run(control_names[control], hosts, &result);
+        printf(" | %s |\n", cases[i].what);
+    }
+}
+
 static void cold_run(const struct rg_fleet_options *options)
 {
     struct rg_fleet_result result;
@@ -164,30 +203,43 @@ static void one_prefix_row(uint32_t hosts, enum rg_fleet_control control)
     cold_run(&options);
 }
 
-static void print_cold_head(const char *title)
+#define HEAD                                                                                       \
+    "| hosts | control | samples/s | of the ideal | wasted, %% | by hedges | refused | Jain |"
+
+static void print_head(const char *title, const char *more, unsigned columns)
 {
-    printf("\n## %s\n\n"
-           "| hosts | control | samples/s | of the ideal | wasted, %% | by hedges | refused | Jain "
-           "| step, s | slowest / median | full rate after, s |\n"
-           "|---|---|---|---|---|---|---|---|---|---|---|\n",
-           title);
+    printf("\n## %s\n\n" HEAD "%s\n", title, more);
+    for (unsigned i = 0; i < columns; i++) {
+        printf("|---");
+    }
+    printf("|\n");
 }
 
 static void print_tables(void)
 {
-    printf("## A bucket that has grown, then an outage of 60 s\n\n"
-           "| hosts | control | samples/s | of the ideal | wasted, %% | by hedges | refused | Jain "
-           "| step, s | slowest / median | asked in the outage | peak | mended, s | given up |\n"
-           "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n");
-    each_row(UINT32_MAX, grown_row);
-    print_cold_head("A cold bucket");
-    each_row(UINT32_MAX, cold_row);
-    print_cold_head("Cold, all names with one prefix");
-    each_row(ONE_PREFIX_HOSTS_MAX, one_prefix_row);
-    printf("\n## Grown, and what is too much is answered with 503\n\n"
-           "| hosts | control | samples/s | of the ideal | wasted, %% | by hedges | refused | Jain "
-           "|\n|---|---|---|---|---|---|---|---|\n");
-    each_row(UNAVAILABLE_HOSTS_MAX, unavailable_row);
+    static const char cold[] = " step, s | slowest / median | full rate after, s |";
+    static const struct {
+        const char *name, *title, *more;
+        unsigned columns;
+        uint32_t hosts_max;
+        row_print *print;
+    } tables[] = {
+        {"grown", "A bucket that has grown, then an outage of 60 s",
+         " step, s | slowest / median | asked in the outage | peak | mended, s | given up |", 14,
+         UINT32_MAX, grown_row},
+        {"cold", "A cold bucket", cold, 11, UINT32_MAX, cold_row},
+        {"one-prefix", "Cold, all names with one prefix", cold, 11, ONE_PREFIX_HOSTS_MAX,
+         one_prefix_row},
+        {"503", "Grown, and what is too much is answered with 503", "", 8, UNAVAILABLE_HOSTS_MAX,
+         unavailable_row},
+        {"ill", "Grown, and front ends are ill", " what is ill |", 9, ILL_HOSTS_MAX, ill_row},
+    };
+    for (unsigned i = 0; i < RG_ARRAY_LEN(tables); i++) {
+        if (asked.table == NULL || strcmp(asked.table, tables[i].name) == 0) {
+            print_head(tables[i].title, tables[i].more, tables[i].columns);
+            each_row(tables[i].hosts_max, tables[i].print);
+        }
+    }
 }
 
 static void series_run(const char *life, struct rg_fleet_options options)
@@ -227,14 +279,21 @@ static bool options_parse(int argc, char **argv, bool *out_is_series)
     static const struct option options[] = {
         {"control", required_argument, NULL, 'c'},
         {"series", no_argument, NULL, 's'},
+        {"table", required_argument, NULL, 't'},
+        {"seed", required_argument, NULL, 'n'},
         {0},
     };
     memset(asked.wants, true, sizeof(asked.wants));
     for (int option; (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         if (option == 's') {
             *out_is_series = true;
+        } else if (option == 't') {
+            asked.table = optarg;
+        } else if (option == 'n') {
+            asked.seed = number_of(optarg);
         } else if (option != 'c' || !control_want(optarg)) {
-            fprintf(stderr, "usage: fleet-report [--series] [--control NAME] [HOSTS]...\n");
+            fprintf(stderr, "usage: fleet-report [--series] [--control NAME] [--table NAME] "
+                            "[--seed N] [HOSTS]...\n");
             return false;
         }
     }

@@ -96,7 +96,7 @@ static enum rg_fleet_answer front_end_answer(struct rg_fleet_service *service, u
                                              uint64_t now_ns)
 {
     struct rg_fleet_front_end *front_end = &service->front_ends[number];
-    if (number == 0 && service->flaky_per_1000 > 0 &&
+    if (number < service->flaky_front_ends &&
         rg_fleet_random(&service->random) % 1000 < service->flaky_per_1000) {
         return RG_FLEET_503;
     }
@@ -144,21 +144,21 @@ static struct rg_fleet_reply reply_make(struct rg_fleet_service *service, uint64
     uint32_t connection = number + FLEET_FRONT_END_COUNT * (uint32_t)((draw >> 56) % CONNECTIONS);
     bool is_outage = now_ns >= service->outage_ns && now_ns < service->outage_end_ns;
     if (answer == RG_FLEET_SILENCE || draw % 1000000 < FLEET_LOST_PER_MILLION) {
-        return (struct rg_fleet_reply){RG_FLEET_SILENCE, RG_FLEET_NEVER_NS, connection};
+        return (struct rg_fleet_reply){RG_FLEET_SILENCE, RG_FLEET_NEVER_NS, connection, false};
     }
     if (answer == RG_FLEET_503 || is_outage) {
-        return (struct rg_fleet_reply){RG_FLEET_503, FLEET_REFUSAL_NS, connection};
+        return (struct rg_fleet_reply){RG_FLEET_503, FLEET_REFUSAL_NS, connection, false};
     }
     uint64_t wait_ns = range_wait(&service->ranges[(draw >> 32) % service->range_count], now_ns);
     if (wait_ns == UINT64_MAX) {
         bool is_503 = (draw >> 20) % 100 < service->percent_503;
         answer = is_503 ? RG_FLEET_503 : RG_FLEET_429;
-        return (struct rg_fleet_reply){answer, FLEET_REFUSAL_NS, connection};
+        return (struct rg_fleet_reply){answer, FLEET_REFUSAL_NS, connection, true};
     }
     uint64_t latency_ns = service->latencies[(draw >> 40) % RG_FLEET_LATENCIES];
     *nic_ns = RG_MAX(*nic_ns, now_ns);
     uint64_t end_ns = body_end(nic_ns, now_ns + wait_ns + latency_ns);
-    return (struct rg_fleet_reply){RG_FLEET_OK, end_ns - now_ns, connection};
+    return (struct rg_fleet_reply){RG_FLEET_OK, end_ns - now_ns, connection, false};
 }
 
 void rg_fleet_service_pass(struct rg_fleet_service *service, uint64_t now_ns)

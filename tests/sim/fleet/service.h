@@ -22,6 +22,7 @@ struct rg_fleet_reply {
     enum rg_fleet_answer answer;
     uint64_t after_ns;
     uint32_t connection; /* of the process, below FLEET_WINDOW: each is to one front end */
+    bool is_overload;    /* it was refused because the range has too much to do */
 };
 
 /* One second of the service's life. */
@@ -49,7 +50,8 @@ struct rg_fleet_service {
     uint32_t range_count; /* that are asked for */
     uint32_t percent_503; /* of refusals: so many are 503 instead of 429 */
     uint64_t ill_ns;      /* front ends fail for so long, all by 503; 0: as parameters.h has it */
-    uint32_t flaky_per_1000; /* of the answers of the first front end are 503 */
+    uint32_t flaky_per_1000; /* of the answers of the first front ends are 503 */
+    uint32_t flaky_front_ends;
     struct rg_fleet_range ranges[FLEET_PREFIX_COUNT];
     struct rg_fleet_front_end front_ends[FLEET_FRONT_END_COUNT];
     uint64_t latencies[RG_FLEET_LATENCIES]; /* each as likely as the others */
