@@ -31,7 +31,7 @@ struct rg_account {
 };
 
 /* As struct rg_peer: another layout, or another meaning, is another version. */
-static_assert(RG_HOST_VERSION == 4 && sizeof(struct rg_account) == 320, "a layout has a version");
+static_assert(RG_HOST_VERSION == 5 && sizeof(struct rg_account) == 320, "a layout has a version");
 
 /* Tells the account of a place that the caller has the lock of; NULL: there is none any more. A
  * negative errno if it cannot be written. */

@@ -44,6 +44,7 @@ struct rg_peer_side {
     uint32_t in_flight, waiting; /* both 0: it is not used now */
     uint32_t restraint;          /* enum rg_peer_restraint */
     uint32_t loops;              /* of that process, which use it now; 0: one */
+    uint32_t answers, sudden;    /* see struct rg_limiter_count */
 };
 
 /* Latencies of one kind of request. */
@@ -67,7 +68,7 @@ struct rg_peer {
 
 /* A file of this version has records that mean this. Another layout, or another meaning, is another
  * version, since processes of several builds meet. */
-static_assert(RG_HOST_VERSION == 4 && sizeof(struct rg_peer) == 152, "a layout has a version");
+static_assert(RG_HOST_VERSION == 5 && sizeof(struct rg_peer) == 168, "a layout has a version");
 
 struct rg_peers {
     struct rg_host_region region; /* closed: alone */

@@ -21,7 +21,7 @@
 #include "runtime/base.h"
 
 /* Of the layout: with it, the name of the file changes. */
-#define RG_HOST_VERSION 4
+#define RG_HOST_VERSION 5
 #define RG_HOST_FORMER_UNUSED_S (24 * 3600)
 #define RG_HOST_FOLDER_DEFAULT "/dev/shm"
 /* The first page says what the file is. Then come the parts of gcs/host/note.h, gcs/host/peers.h,

@@ -57,7 +57,7 @@ struct rg_told {
 };
 
 /* As struct rg_peer: another layout, or another meaning, is another version. */
-static_assert(RG_HOST_VERSION == 4 && sizeof(struct rg_told_step) == 128 &&
+static_assert(RG_HOST_VERSION == 5 && sizeof(struct rg_told_step) == 128 &&
                   sizeof(struct rg_told) == 416 + (RG_TOLD_GROUPS + 1) * 128,
               "a layout has a version");
 

@@ -221,7 +221,7 @@ static void cut(struct rg_limiter *limiter, double gap_ns, double known_ns, uint
     limiter->next_ns = limiter->begun_ns + vary(limiter, limiter->gap_ns);
     limiter->cut_ns = now_ns;
     limiter->answer_count = 0;
-    limiter->excess = 0;
+    limiter->excess = limiter->host_excess = 0;
     limiter->backoffs++;
     limiter->follows = false;
 }
@@ -253,7 +253,7 @@ static bool slow_down(struct rg_limiter *limiter, bool is_unavailable, uint64_t 
     if (was_ns >= most_ns && limiter->state == RG_LIMITER_PACED) {
         limiter->cut_ns = now_ns;
         limiter->answer_count = 0;
-        limiter->excess = 0;
+        limiter->excess = limiter->host_excess = 0;
         return false;
     }
     if (limiter->answer_count == 0 && gap_ns >= most_ns) {
@@ -268,15 +268,44 @@ static bool slow_down(struct rg_limiter *limiter, bool is_unavailable, uint64_t 
     return true;
 }
 
+/* Not above what cuts: this limiter may have to wait for its own part in it. */
+static void host_count(struct rg_limiter *limiter, uint32_t answers, uint32_t sudden)
+{
+    double excess = limiter->host_excess + sudden - answers * RG_LIMITER_SUDDEN_SHARE;
+    limiter->host_excess = RG_MIN(RG_MAX(excess, 0.0), (double)RG_LIMITER_HOST_EXCESS);
+}
+
+/* Nobody's word alone cuts a rate. */
+static bool is_host_overload(const struct rg_limiter *limiter)
+{
+    return limiter->host_excess >= RG_LIMITER_HOST_EXCESS && limiter->excess > 0;
+}
+
 /* True: so many were refused by servers that are well that there are too many requests. */
 static bool is_overload(struct rg_limiter *limiter, enum rg_limiter_outcome outcome,
                         uint64_t sent_ns)
 {
     if (outcome == RG_LIMITER_SUDDEN && sent_ns > limiter->cut_ns) {
+        limiter->count.answers++;
+        limiter->count.sudden++;
         limiter->excess += 1 - RG_LIMITER_SUDDEN_SHARE;
-        return limiter->excess >= RG_LIMITER_SUDDEN_EXCESS;
+        host_count(limiter, 1, 1);
+        return limiter->excess >= RG_LIMITER_SUDDEN_EXCESS || is_host_overload(limiter);
     }
     return outcome == RG_LIMITER_THROTTLED;
+}
+
+/* Who is ill refuses quickly, and so is asked more often than who is well: what comes again and
+ * again by one connection counts by the time that it took. */
+static void unavailable_note(struct rg_limiter *limiter, enum rg_limiter_outcome outcome,
+                             uint64_t elapsed_ns)
+{
+    double weight = 1, is_unavailable = outcome != RG_LIMITER_THROTTLED;
+    if (outcome == RG_LIMITER_REPEATED && limiter->answer_ns > 0) {
+        weight = RG_MIN((double)elapsed_ns / limiter->answer_ns, 1.0);
+    }
+    limiter->unavailable +=
+        weight * (is_unavailable - limiter->unavailable) / RG_LIMITER_UNAVAILABLE_COUNT;
 }
 
 /* True: it counts, and cut the rate. */
@@ -285,7 +314,7 @@ static bool refused(struct rg_limiter *limiter, enum rg_limiter_outcome outcome,
 {
     bool is_unavailable = outcome != RG_LIMITER_THROTTLED;
     bool is_overload_sure = is_overload(limiter, outcome, sent_ns);
-    limiter->unavailable += (is_unavailable - limiter->unavailable) / RG_LIMITER_UNAVAILABLE_COUNT;
+    unavailable_note(limiter, outcome, now_ns - sent_ns);
     if (!is_overload_sure && limiter->unavailable < RG_LIMITER_UNAVAILABLE_SHARE) {
         return false;
     }
@@ -347,7 +376,9 @@ static void answered(struct rg_limiter *limiter, uint64_t sent_ns, uint64_t now_
         return;
     }
     limiter->answer_count += limiter->answer_count < UINT32_MAX;
+    limiter->count.answers++;
     limiter->excess = RG_MAX(limiter->excess - RG_LIMITER_SUDDEN_SHARE, 0.0);
+    host_count(limiter, 1, 0);
     if (limiter->state == RG_LIMITER_RISING) {
         freed(limiter);
     }
@@ -367,11 +398,10 @@ bool rg_limiter_leave(struct rg_limiter *limiter, enum rg_limiter_outcome outcom
 {
     RG_ASSERT(limiter->in_flight > 0);
     bool is_cut = false;
-    if (outcome == RG_LIMITER_THROTTLED || outcome == RG_LIMITER_UNAVAILABLE ||
-        outcome == RG_LIMITER_SUDDEN) {
-        is_cut = refused(limiter, outcome, sent_ns, now_ns);
-    } else if (outcome == RG_LIMITER_ANSWERED) {
+    if (outcome == RG_LIMITER_ANSWERED) {
         answered(limiter, sent_ns, now_ns);
+    } else if (outcome != RG_LIMITER_BROKEN) {
+        is_cut = refused(limiter, outcome, sent_ns, now_ns);
     }
     limiter->in_flight--;
     RG_VERIFY(invariants(limiter));
@@ -432,10 +462,40 @@ static void gap_near(struct rg_limiter *limiter, double wanted_ns)
     next_near(limiter);
 }
 
-void rg_limiter_learn(struct rg_limiter *limiter, const struct rg_limiter_lesson *lesson,
+/* Counts what others have counted since the last lesson, if they are the same. */
+static void count_others(struct rg_limiter *limiter, const struct rg_limiter_lesson *lesson,
+                         uint64_t now_ns)
+{
+    bool is_new = lesson->others == limiter->others && lesson->others != 0 &&
+                  now_ns - limiter->taught_ns <= RG_LIMITER_HOST_OLD_NS;
+    uint32_t answers = lesson->count.answers - limiter->others_count.answers;
+    uint32_t sudden = lesson->count.sudden - limiter->others_count.sudden;
+    limiter->others = lesson->others;
+    limiter->others_count = lesson->count;
+    limiter->taught_ns = now_ns;
+    if (is_new && sudden <= answers && now_ns - limiter->cut_ns >= RG_LIMITER_HOST_LATE_NS) {
+        host_count(limiter, answers, sudden);
+    }
+}
+
+/* True: all of the host were refused so often that this one is slower now. */
+static bool host_cut(struct rg_limiter *limiter, uint64_t now_ns)
+{
+    if (!is_host_overload(limiter) || rg_limiter_gap_ns(limiter) == 0) {
+        return false;
+    }
+    if (limiter->options.rate != NULL) {
+        rg_rate_throttled(limiter->options.rate);
+    }
+    return slow_down(limiter, true, now_ns, now_ns);
+}
+
+bool rg_limiter_learn(struct rg_limiter *limiter, const struct rg_limiter_lesson *lesson,
                       uint64_t now_ns)
 {
     idle_end(limiter, now_ns);
+    count_others(limiter, lesson, now_ns);
+    bool is_cut = host_cut(limiter, now_ns);
     if (limiter->state == RG_LIMITER_FREE) {
         if (lesson->is_held && (lesson->is_news || limiter->in_flight == 0)) {
             follow(limiter, lesson, now_ns);
@@ -448,4 +508,5 @@ void rg_limiter_learn(struct rg_limiter *limiter, const struct rg_limiter_lesson
         gap_near(limiter, lesson->gap_ns);
     }
     RG_VERIFY(invariants(limiter));
+    return is_cut;
 }

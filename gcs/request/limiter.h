@@ -22,16 +22,18 @@
  * *sudden*: it came by a connection that has just brought RG_LIMITER_WELL_ANSWERS good answers in a
  * row. One server that is ill, or that refuses now and then, has few of those, but where there is
  * too much to do nearly all 503 are so. More than RG_LIMITER_SUDDEN_EXCESS of them since the last
- * cut count, less RG_LIMITER_SUDDEN_SHARE of the answers, which are usual. What counts cuts
- * the rate, once for all that was sent before the last cut, and by the share of refusals since
- * then: after n answers by 1/(2n + 2), but by RG_LIMITER_CUT where that is less, and by
- * RG_LIMITER_CUT_ANSWERS / n where even that is. In an outage, where nothing is answered, the rate
- * is thus halved each time, down to one request in RG_LIMITER_GAP_NS_MAX, or in a large job to the
- * part that it began with. Where 429 say that this is too much, gaps become RG_LIMITER_JOB_GAPS_MAX
- * times as long. Gaps vary at random, so that many clients do not all ask at once when it ends. The
- * first gap is the time of an answer, divided by what is out: the rate as it was. limit_max is the
- * number of connections. More would only wait for one, and would then be sent without a gap when
- * the service asks for less.
+ * cut count, less RG_LIMITER_SUDDEN_SHARE of the answers, which are usual. Who asks seldom learns
+ * late by that, so the same is done with the sum of what the limiters of a host count: more than
+ * RG_LIMITER_HOST_EXCESS cut the rates of all that had one themselves. What counts cuts the rate,
+ * once for all that was sent before the last cut, and by the share of refusals since then: after n
+ * answers by 1/(2n + 2), but by RG_LIMITER_CUT where that is less, and by RG_LIMITER_CUT_ANSWERS /
+ * n where even that is. In an outage, where nothing is answered, the rate is thus halved each time,
+ * down to one request in RG_LIMITER_GAP_NS_MAX, or in a large job to the part that it began with.
+ * Where 429 say that this is too much, gaps become RG_LIMITER_JOB_GAPS_MAX times as long. Gaps vary
+ * at random, so that many clients do not all ask at once when it ends. The first gap is the time of
+ * an answer, divided by what is out: the rate as it was. limit_max is the number of connections.
+ * More would only wait for one, and would then be sent without a gap when the service asks for
+ * less.
  *
  * Latency that rises cuts by RG_LIMITER_LATENCY_CUT: when in RG_LIMITER_WINDOW_NS the mean time to
  * the head is above RG_LIMITER_LATENCY_FACTOR times what it was in good times, and above
@@ -65,13 +67,19 @@
 
 #define RG_LIMITER_CUT 0.2
 #define RG_LIMITER_CUT_ANSWERS 64
-#define RG_LIMITER_UNAVAILABLE_SHARE 0.125
+#define RG_LIMITER_UNAVAILABLE_SHARE 0.25
 /* The share follows the last so many answers and refusals. */
 #define RG_LIMITER_UNAVAILABLE_COUNT 64
 /* Servers that are well may refuse 1 in 100 at random. Without a sum of several, one that falls ill
  * would count: each of its connections has one. */
 #define RG_LIMITER_SUDDEN_SHARE (1 / 80.0)
 #define RG_LIMITER_SUDDEN_EXCESS 4
+/* Of all limiters of a host together: so much more comes by chance where there are more answers. */
+#define RG_LIMITER_HOST_EXCESS 10
+/* What others sent before their cuts is answered for so long after ours, until they tell it. */
+#define RG_LIMITER_HOST_LATE_NS (300 * RG_NS_PER_MS)
+/* What others counted in a longer time is not known to be new. */
+#define RG_LIMITER_HOST_OLD_NS RG_NS_PER_S
 /* A server is well that gave so many good answers in a row, by one connection. */
 #define RG_LIMITER_WELL_ANSWERS 8
 #define RG_LIMITER_GROWTH_NS (120 * RG_NS_PER_S)
@@ -116,29 +124,39 @@ struct rg_limiter_options {
 enum rg_limiter_outcome {
     RG_LIMITER_ANSWERED,
     RG_LIMITER_THROTTLED,   /* 429 */
-    RG_LIMITER_UNAVAILABLE, /* 503 */
+    RG_LIMITER_UNAVAILABLE, /* 503, after good answers by the same connection */
+    RG_LIMITER_REPEATED,    /* 503, after another one, or as the first answer */
     RG_LIMITER_SUDDEN,      /* 503, of a server that is well */
     RG_LIMITER_BROKEN,      /* says nothing about load */
 };
 
 enum rg_limiter_state { RG_LIMITER_FREE = 0, RG_LIMITER_RISING, RG_LIMITER_PACED };
 
+/* What came so far of what was sent after the cuts, for others to be told. They wrap around. */
+struct rg_limiter_count {
+    uint32_t answers; /* and refusals by servers that are well */
+    uint32_t sudden;  /* of these, the refusals */
+};
+
 struct rg_limiter {
     struct rg_limiter_options options;
     enum rg_limiter_state state;
     uint32_t in_flight;
-    double gap_ns;         /* 0 while FREE */
-    double quick_gap_ns;   /* while PACED: up to this it grows quickly; 0: to the end */
-    uint64_t rise_ns;      /* while RISING: since when, less what was not needed; 0: not begun */
-    double answer_ns;      /* how long an answer takes; 0: not known yet */
-    double unavailable;    /* the share of 503 */
-    double excess;         /* of sudden ones since the last cut, above the usual share */
-    uint64_t begun_ns;     /* of the last request */
-    uint64_t next_ns;      /* unless FREE: not before */
-    uint64_t cut_ns;       /* of the last cut */
-    uint64_t backoffs;     /* cuts so far */
-    bool follows;          /* it is PACED by lessons alone */
-    uint32_t answer_count; /* to what was sent after the last cut */
+    double gap_ns;       /* 0 while FREE */
+    double quick_gap_ns; /* while PACED: up to this it grows quickly; 0: to the end */
+    uint64_t rise_ns;    /* while RISING: since when, less what was not needed; 0: not begun */
+    double answer_ns;    /* how long an answer takes; 0: not known yet */
+    double unavailable;  /* the share of 503 */
+    double excess;       /* of sudden ones since the last cut, above the usual share */
+    double host_excess;  /* the same of all of the host's limiters of the bucket */
+    struct rg_limiter_count count, others_count; /* its own; theirs as the last lesson had it */
+    uint64_t others, taught_ns;                  /* who they were, and when */
+    uint64_t begun_ns;                           /* of the last request */
+    uint64_t next_ns;                            /* unless FREE: not before */
+    uint64_t cut_ns;                             /* of the last cut */
+    uint64_t backoffs;                           /* cuts so far */
+    bool follows;                                /* it is PACED by lessons alone */
+    uint32_t answer_count;                       /* to what was sent after the last cut */
     uint64_t random;
     struct {
         uint64_t since_ns, sum_ns;
@@ -159,6 +177,9 @@ static inline double rg_limiter_job_gap_ns(uint32_t processes, uint32_t limiters
 /* What a 503 is after so many good answers by its connection. */
 static inline enum rg_limiter_outcome rg_limiter_unavailable(uint32_t good_before)
 {
+    if (good_before == 0) {
+        return RG_LIMITER_REPEATED;
+    }
     return good_before >= RG_LIMITER_WELL_ANSWERS ? RG_LIMITER_SUDDEN : RG_LIMITER_UNAVAILABLE;
 }
 
@@ -180,12 +201,15 @@ bool rg_limiter_leave(struct rg_limiter *limiter, enum rg_limiter_outcome outcom
 bool rg_limiter_latency(struct rg_limiter *limiter, uint64_t elapsed_ns, uint64_t now_ns);
 /* From what others of the host have. */
 struct rg_limiter_lesson {
-    double gap_ns; /* the equal part of all rates; 0: nobody else is held back */
-    bool is_held;  /* the service holds another back */
-    bool is_news;  /* it refused another lately */
+    double gap_ns;   /* the equal part of all rates; 0: nobody else is held back */
+    bool is_held;    /* the service holds another back */
+    bool is_news;    /* it refused another lately */
+    uint64_t others; /* a sum of who they are, which changes when one comes or goes; 0: none */
+    struct rg_limiter_count count; /* the sum of theirs */
 };
 
-void rg_limiter_learn(struct rg_limiter *limiter, const struct rg_limiter_lesson *lesson,
+/* True: the rate was cut, because of what all of the host were refused. */
+bool rg_limiter_learn(struct rg_limiter *limiter, const struct rg_limiter_lesson *lesson,
                       uint64_t now_ns);
 /* While it is used: the gap of the rate that it has, FREE or PACED. 0: not known. */
 double rg_limiter_gap_ns(const struct rg_limiter *limiter);

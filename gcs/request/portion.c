@@ -73,6 +73,9 @@ void rg_portion_add(struct rg_portion *portion, const struct rg_peer *peer)
     bool is_own = peer->process == portion->process;
     for (unsigned i = 0; i < RG_PEER_SIDE_COUNT; i++) {
         side_add(&portion->sides[i], &peer->sides[i], peer->told_ns, is_own);
+        portion->sides[i].others += peer->process;
+        portion->sides[i].count.answers += peer->sides[i].answers;
+        portion->sides[i].count.sudden += peer->sides[i].sudden;
     }
     for (unsigned i = 0; i < RG_PEER_KIND_COUNT; i++) {
         kind_add(&portion->kinds[i], &peer->kinds[i]);
@@ -87,6 +90,8 @@ struct rg_limiter_lesson rg_portion_lesson(const struct rg_portion *portion, uns
     struct rg_limiter_lesson lesson = {
         .is_held = others->refused > 0,
         .is_news = others->is_news,
+        .others = others->others,
+        .count = others->count,
     };
     if (others->restrained > 0) {
         double sharers = (others->processes + 1) * (others->own + 1);

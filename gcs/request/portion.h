@@ -28,8 +28,10 @@ struct rg_portion_side {
     uint32_t own;     /* records of this process */
     double rates;     /* their sum, in requests a nanosecond */
     uint32_t restrained;
-    uint32_t refused; /* themselves, in RG_PORTION_HELD_NS */
-    bool is_news;     /* one was refused lately */
+    uint32_t refused;              /* themselves, in RG_PORTION_HELD_NS */
+    bool is_news;                  /* one was refused lately */
+    uint64_t others;               /* a sum of who they are, whether they use it now or not */
+    struct rg_limiter_count count; /* the sum of theirs */
 };
 
 /* Sums, each head having the same weight. */

@@ -15,6 +15,8 @@ struct rg_peer_side rg_telling_side(const struct rg_limiter *limiter, bool waits
         .refused_ns = limiter->cut_ns,
         .in_flight = is_used ? RG_MAX(limiter->in_flight, 1u) : 0,
         .waiting = waits,
+        .answers = limiter->count.answers,
+        .sudden = limiter->count.sudden,
         .restraint = limiter->follows ? RG_PEER_FOLLOWS : RG_PEER_REFUSED,
     };
     if (limiter->state != RG_LIMITER_PACED) {

@@ -290,15 +290,14 @@ static void limit_publish(struct rg_traffic *traffic)
     rg_metric_store(&loop_of(traffic)->metrics.concurrency_limit, tightest);
 }
 
-static void limit_cut(const struct rg_request *request, const char *cause)
+static void limit_cut(struct rg_traffic_bucket *bucket, struct limit *limit, const char *cause)
 {
-    struct rg_traffic *traffic = traffic_of(request);
-    bool is_write = request->ops->traffic == RG_TRAFFIC_WRITE;
-    rg_metric_add(&loop_of(traffic)->metrics.backoffs, 1);
-    limit_publish(traffic);
+    struct rg_loop *loop = loop_of(limit->traffic);
+    rg_metric_add(&loop->metrics.backoffs, 1);
+    limit_publish(limit->traffic);
     rg_log_some(RG_LOG_WARN, "gs://%s: %s of loop %u are slowed down to %.1f a second: %s",
-                request->bucket, is_write ? "writes" : "reads", loop_of(traffic)->index,
-                (double)RG_NS_PER_S / rg_limiter_gap_ns(&limit_of(request)->limiter), cause);
+                bucket->name, limit == &bucket->writes ? "writes" : "reads", loop->index,
+                (double)RG_NS_PER_S / rg_limiter_gap_ns(&limit->limiter), cause);
 }
 
 /* A rate that is needed grows again until it is gone. */
@@ -386,8 +385,9 @@ static void side_learn(struct rg_traffic_bucket *bucket, unsigned side, uint64_t
     const struct rg_peer_side own = side_tell(limit, since_ns);
     bool was_paced = limit->limiter.state == RG_LIMITER_PACED;
     struct rg_limiter_lesson lesson = rg_portion_lesson(&bucket->portion, side, &own);
-    rg_limiter_learn(&limit->limiter, &lesson, loop_of(limit->traffic)->now_ns);
-    if (!was_paced && limit->limiter.state == RG_LIMITER_PACED) {
+    if (rg_limiter_learn(&limit->limiter, &lesson, loop_of(limit->traffic)->now_ns)) {
+        limit_cut(bucket, limit, "HTTP 503 to several processes of this host");
+    } else if (!was_paced && limit->limiter.state == RG_LIMITER_PACED) {
         rg_log_some(RG_LOG_INFO,
                     "gs://%s: loop %u keeps to %.1f requests a second: others of the %u processes "
                     "of this host that use the bucket are slowed down",
@@ -615,7 +615,7 @@ void rg_traffic_leave(struct rg_request *request)
     bool was_limited = limit->limiter.state != RG_LIMITER_FREE;
     if (rg_limiter_leave(&limit->limiter, outcome, admission->sent_ns,
                          loop_of(limit->traffic)->now_ns)) {
-        limit_cut(request, x->http_status == 429 ? "HTTP 429" : "HTTP 503");
+        limit_cut(admission->bucket, limit, x->http_status == 429 ? "HTTP 429" : "HTTP 503");
     } else if (was_limited) {
         limit_raised(request);
     }
@@ -664,7 +664,7 @@ void rg_traffic_answered(struct rg_request *request)
     /* One that is held back takes as long as we want. */
     if (traffic->adapts && !request->x.was_held &&
         rg_limiter_latency(&limit_of(request)->limiter, elapsed_ns, now_ns)) {
-        limit_cut(request, "answers take much longer than before");
+        limit_cut(request->admission.bucket, limit_of(request), "answers take much longer");
     }
     RG_VERIFY(invariants(request));
 }

@@ -1,30 +1,5 @@
 /* Limits of requests: the rules one by one, and against servers that can do so much. */
-#include "gcs/request/limiter.h"
-#include "tests/support/test.h"
-
-static struct rg_limiter limiter;
-static uint64_t now_ns;
-
-static void begin(uint32_t limit_max)
-{
-    struct rg_limiter_options options = {.limit_max = limit_max};
-    now_ns = 1000 * RG_NS_PER_S;
-    rg_limiter_init(&limiter, &options, now_ns);
-}
-
-static uint32_t enter(uint32_t count)
-{
-    uint32_t entered = 0;
-    while (entered < count && rg_limiter_enter(&limiter, now_ns)) {
-        entered++;
-    }
-    return entered;
-}
-
-static bool leave(enum rg_limiter_outcome outcome, uint64_t sent_ns)
-{
-    return rg_limiter_leave(&limiter, outcome, sent_ns, now_ns);
-}
+#include "tests/gcs/request/limiter_case.h"
 
 static void test_there_is_no_rate_at_first(void)
 {
@@ -39,34 +14,6 @@ static void test_there_is_no_rate_at_first(void)
         RG_CHECK(!leave(limiter.in_flight % 2 ? RG_LIMITER_ANSWERED : RG_LIMITER_BROKEN, now_ns));
     }
     RG_CHECK_EQ(limiter.state, RG_LIMITER_FREE);
-}
-
-/* So many are answered one after the other, each after 10 ms. */
-static void answer(uint32_t count)
-{
-    for (; count > 0; count--) {
-        uint64_t sent_ns = RG_MAX(now_ns, rg_limiter_next_ns(&limiter, now_ns));
-        now_ns = sent_ns;
-        RG_CHECK_EQ(enter(1), 1);
-        now_ns += 10 * RG_NS_PER_MS;
-        leave(RG_LIMITER_ANSWERED, sent_ns);
-    }
-}
-
-/* One that begins now is refused. By how much the gap is longer. */
-static double refuse(enum rg_limiter_outcome outcome)
-{
-    double before_ns = limiter.gap_ns;
-    now_ns = RG_MAX(now_ns + 1, rg_limiter_next_ns(&limiter, now_ns));
-    RG_CHECK_EQ(enter(1), 1);
-    now_ns += RG_NS_PER_MS;
-    leave(outcome, now_ns - RG_NS_PER_MS);
-    return limiter.gap_ns / before_ns;
-}
-
-static void check_near(double got, double wanted)
-{
-    RG_CHECK(got > wanted * 0.99 && got < wanted * 1.01);
 }
 
 static void test_throttling_cuts_once_for_what_was_sent_before(void)
@@ -113,68 +60,6 @@ static void test_a_cut_goes_by_the_share_of_refusals(void)
         check_near(refuse(RG_LIMITER_THROTTLED), 1 / (1 - cases[i].cut));
         RG_CHECK_EQ(limiter.answer_count, 0);
     }
-}
-
-/* One server of sixteen that is ill says nothing about the bucket, and many that are ill do. */
-static void test_few_503_cost_nothing(void)
-{
-    begin(64);
-    for (unsigned i = 0; i < 1000; i++) {
-        answer(15);
-        (void)refuse(RG_LIMITER_UNAVAILABLE);
-        RG_CHECK_EQ(limiter.state, RG_LIMITER_FREE);
-    }
-    for (unsigned i = 0; i < 9; i++) {
-        (void)refuse(RG_LIMITER_UNAVAILABLE);
-    }
-    RG_CHECK_EQ(limiter.state, RG_LIMITER_PACED);
-    /* A 429 always does. */
-    begin(64);
-    answer(1000);
-    (void)refuse(RG_LIMITER_THROTTLED);
-    RG_CHECK_EQ(limiter.state, RG_LIMITER_PACED);
-}
-
-/* One of so many is refused by a server that is well. True: that cut the rate. */
-static bool is_cut_by_one_of(unsigned each, unsigned count)
-{
-    begin(64);
-    for (unsigned i = 0; i < count && limiter.state == RG_LIMITER_FREE; i++) {
-        answer(each - 1);
-        (void)refuse(RG_LIMITER_SUDDEN);
-    }
-    return limiter.state == RG_LIMITER_PACED;
-}
-
-/* Servers that are well refuse because there is too much to do, but for a few of them. */
-static void test_sudden_503_tell_of_a_rate(void)
-{
-    RG_CHECK(!is_cut_by_one_of(100, 1000));
-    RG_CHECK(is_cut_by_one_of(20, 10));
-    /* An outage begins with a few of them. */
-    begin(64);
-    answer(100);
-    for (unsigned i = 0; i < RG_LIMITER_SUDDEN_EXCESS; i++) {
-        (void)refuse(RG_LIMITER_SUDDEN);
-    }
-    RG_CHECK_EQ(limiter.state, RG_LIMITER_FREE);
-    (void)refuse(RG_LIMITER_SUDDEN);
-    RG_CHECK_EQ(limiter.state, RG_LIMITER_PACED);
-}
-
-/* What was sent before a cut says nothing about the rate since. */
-static void test_sudden_503_from_before_a_cut_are_no_news(void)
-{
-    begin(64);
-    answer(100);
-    uint64_t sent_ns = now_ns;
-    RG_CHECK_EQ(enter(32), 32);
-    now_ns += RG_NS_PER_MS;
-    for (unsigned i = 0; i < 32; i++) {
-        leave(RG_LIMITER_SUDDEN, sent_ns);
-    }
-    RG_CHECK_EQ(limiter.backoffs, 1);
-    RG_CHECK_EQ(limiter.excess, 0);
 }
 
 /* Paced with that gap, of which nothing more is known. */
@@ -830,9 +715,6 @@ int main(int argc, char **argv)
         RG_TEST(test_there_is_no_rate_at_first),
         RG_TEST(test_throttling_cuts_once_for_what_was_sent_before),
         RG_TEST(test_a_cut_goes_by_the_share_of_refusals),
-        RG_TEST(test_few_503_cost_nothing),
-        RG_TEST(test_sudden_503_tell_of_a_rate),
-        RG_TEST(test_sudden_503_from_before_a_cut_are_no_news),
         RG_TEST(test_the_rate_grows_with_time),
         RG_TEST(test_answers_raise_it_quickly_to_what_was_known),
         RG_TEST(test_it_finds_the_rate_of_a_bucket),

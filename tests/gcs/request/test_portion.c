@@ -80,7 +80,7 @@ static void turn(struct host *host)
         const struct rg_peer_side own = told(&host->limiters[i]);
         struct rg_limiter_lesson lesson = rg_portion_lesson(&portion, RG_PEER_READS, &own);
         if (!host->gone[i]) {
-            rg_limiter_learn(&host->limiters[i], &lesson, host->now_ns);
+            (void)rg_limiter_learn(&host->limiters[i], &lesson, host->now_ns);
         }
     }
 }
@@ -382,6 +382,26 @@ static uint64_t random_number(void)
     return pick < RG_ARRAY_LEN(edges) ? edges[pick] : rg_test_random();
 }
 
+/* Sums that wrap around, of all, whether they use the side now or not. */
+static void test_what_others_counted_is_added_up(void)
+{
+    struct rg_portion portion;
+    rg_portion_begin(&portion, 1);
+    const struct rg_peer_side own = {.answers = 1000, .sudden = 1000};
+    struct rg_peer peer = {.process = 5};
+    RG_CHECK_EQ(rg_portion_lesson(&portion, RG_PEER_READS, &own).others, 0);
+    peer.sides[RG_PEER_READS] = (struct rg_peer_side){.answers = UINT32_MAX, .sudden = 20};
+    rg_portion_add(&portion, &peer);
+    peer.process = 6;
+    peer.sides[RG_PEER_READS] = (struct rg_peer_side){.answers = 3, .sudden = 4, .in_flight = 1};
+    rg_portion_add(&portion, &peer);
+    struct rg_limiter_lesson lesson = rg_portion_lesson(&portion, RG_PEER_READS, &own);
+    RG_CHECK_EQ(lesson.others, 11);
+    RG_CHECK_EQ(lesson.count.answers, 2);
+    RG_CHECK_EQ(lesson.count.sudden, 24);
+    RG_CHECK_EQ(rg_portion_lesson(&portion, RG_PEER_WRITES, &own).count.answers, 0);
+}
+
 /* Whatever is told, the limiter is sound (its invariants check that) and goes on. */
 static void test_lies_make_slow_and_stop_nobody(void)
 {
@@ -405,7 +425,7 @@ static void test_lies_make_slow_and_stop_nobody(void)
             }
             const struct rg_peer_side own = told(&limiter);
             struct rg_limiter_lesson lesson = rg_portion_lesson(&portion, RG_PEER_READS, &own);
-            rg_limiter_learn(&limiter, &lesson, now_ns);
+            (void)rg_limiter_learn(&limiter, &lesson, now_ns);
             RG_CHECK(rg_portion_processes(&portion) >= 1);
             for (unsigned i = 0; i < 10; i++) {
                 now_ns += 10 * RG_NS_PER_MS;
@@ -458,6 +478,7 @@ int main(int argc, char **argv)
         RG_TEST(test_old_refusals_hold_only_those_who_begin),
         RG_TEST(test_who_begins_among_paced_ones_is_paced),
         RG_TEST(test_all_together_follow_the_bucket),
+        RG_TEST(test_what_others_counted_is_added_up),
         RG_TEST(test_lies_make_slow_and_stop_nobody),
         RG_TEST(test_latency_is_a_mean_of_those_who_know),
     };

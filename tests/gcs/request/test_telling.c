@@ -27,6 +27,24 @@ static void test_one_short_request_after_the_other_is_seen(void)
     RG_CHECK_EQ(rg_telling_side(&limiter, false, 4 * RG_NS_PER_S).in_flight, 0);
 }
 
+/* What is sent before a cut counts no more after it. */
+static void test_what_counts_is_told(void)
+{
+    static const enum rg_limiter_outcome outcomes[] = {RG_LIMITER_ANSWERED,  RG_LIMITER_UNAVAILABLE,
+                                                       RG_LIMITER_SUDDEN,    RG_LIMITER_BROKEN,
+                                                       RG_LIMITER_THROTTLED, RG_LIMITER_SUDDEN};
+    struct rg_limiter limiter = limiter_open();
+    for (unsigned i = 0; i < RG_ARRAY_LEN(outcomes); i++) {
+        RG_CHECK(rg_limiter_enter(&limiter, 3 * RG_NS_PER_S));
+    }
+    for (unsigned i = 0; i < RG_ARRAY_LEN(outcomes); i++) {
+        rg_limiter_leave(&limiter, outcomes[i], 3 * RG_NS_PER_S, 3 * RG_NS_PER_S + 1);
+    }
+    struct rg_peer_side side = rg_telling_side(&limiter, false, 2 * RG_NS_PER_S);
+    RG_CHECK_EQ(side.answers, 2);
+    RG_CHECK_EQ(side.sudden, 1);
+}
+
 static void test_statistics_have_a_rate_only_where_there_is_one(void)
 {
     struct rg_limiter limiter = limiter_open();
@@ -88,6 +106,7 @@ int main(int argc, char **argv)
 {
     static const struct rg_test tests[] = {
         RG_TEST(test_one_short_request_after_the_other_is_seen),
+        RG_TEST(test_what_counts_is_told),
         RG_TEST(test_statistics_have_a_rate_only_where_there_is_one),
         RG_TEST(test_few_answers_say_nothing_of_latency),
         RG_TEST(test_an_account_has_both_sides),
