@@ -469,6 +469,7 @@ static PyObject *client_stats(PyObject *object, PyObject *nothing)
         return core_operation_call(#name, self, args, keywords);                                   \
     }
 CLIENT_CALL(get)
+CLIENT_CALL(_get_told)
 CLIENT_CALL(get_ranges)
 CLIENT_CALL(put)
 CLIENT_CALL(stat)
@@ -488,6 +489,10 @@ CLIENT_CALL(abort_upload)
     }
 static PyMethodDef client_methods[] = {
     METHOD("get", client_get, "get(uri, *, offset=0, length=0, generation=0) -> Buffer"),
+    METHOD(
+        "_get_told", client__get_told,
+        "_get_told(uri, *, offset=0, length=0, generation=0) -> (Buffer, generation, size, CRC32C "
+        "of all, of what came): as get, with what its answer tells of the object, or None"),
     METHOD(
         "get_ranges", client_get_ranges,
         "get_ranges(uri, [(offset, length), ...], *, generation=0, gap=0) -> list of Buffer, all "

@@ -53,6 +53,27 @@ static PyObject *get_result(struct core_operation *self, struct core_session *se
     return core_buffer_new(session, done);
 }
 
+/* None: the answer does not tell it. */
+static PyObject *number_or_none(bool is_told, uint64_t number)
+{
+    return is_told ? PyLong_FromUnsignedLongLong(number) : Py_NewRef(Py_None);
+}
+
+/* The bytes, and what their answer tells of the whole object. A size of 0 is none that was told:
+ * the first byte of an empty object cannot be asked for. */
+static PyObject *get_told_result(struct core_operation *self, struct core_session *session,
+                                 const struct rg_completion *done)
+{
+    struct rg_completion told = *done;
+    PyObject *buffer = get_result(self, session, done);
+    return buffer == NULL
+               ? NULL
+               : Py_BuildValue("NLNNk", buffer, (long long)told.generation,
+                               number_or_none(told.object_size != 0, told.object_size),
+                               number_or_none(told.has_object_crc32c, told.object_crc32c),
+                               (unsigned long)told.crc32c);
+}
+
 static int range_parse(struct core_operation *self, PyObject *pair, struct rg_range *range)
 {
     PyObject *numbers = PySequence_Tuple(pair);
@@ -564,6 +585,7 @@ static int abort_upload_submit(struct core_operation *self, struct core_session 
 
 static const struct core_operation_kind kinds[] = {
     {"get", get_parse, get_submit, get_result, false},
+    {"_get_told", get_parse, get_submit, get_told_result, false},
     {"get_ranges", get_ranges_parse, get_ranges_submit, get_ranges_result, false},
     {"stat", stat_parse, stat_submit, stat_result, true},
     {"delete", delete_parse, delete_submit, delete_result, true},

@@ -167,6 +167,12 @@ class Client:
         """length 0: to the end. Here and elsewhere, generation 0 is the newest; if_generation_match None is no
         condition, and 0 that there must be no such object."""
 
+    def _get_told(
+        self, uri: str, *, offset: int = 0, length: int = 0, generation: int = 0
+    ) -> tuple[Buffer, int, int | None, int | None, int]:
+        """As get, with what its answer tells of the object: the bytes, the generation, the size and the CRC32C of all of
+        it, None where they are not told, and the CRC32C of the bytes."""
+
     def put(
         self,
         uri: str,

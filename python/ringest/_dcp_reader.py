@@ -12,7 +12,7 @@ import io
 import math
 import os
 import secrets
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -39,12 +39,13 @@ from ringest._dcp_ranges import (
     overlaps_itself,
     sharing,
 )
-from ringest._dcp_together import generations_number, read_together, same_generations
+from ringest._dcp_together import Given, generations_number, read_together, same_generations, wanted_number
 from ringest._errors import CheckpointError, NotFoundError, checksum_error, crc32c_text
+from ringest._exchange import number_of
 from ringest._spans import spanned
 from ringest._stages import Part, at
 from ringest._staging import PIECE_SIZE, Copying, Piece, Staging
-from ringest._together import OWN_HAS, OWN_WANTS, Team, alone_bytes, alone_checked
+from ringest._together import GIVEN_BYTES, OWN_HAS, OWN_WANTS, Team, Told, alone_bytes, alone_checked
 from ringest.client import Client
 
 if TYPE_CHECKING:
@@ -52,6 +53,8 @@ if TYPE_CHECKING:
 
 # Objects that one rank reads from at a time.
 FILES_AT_ONCE = 8
+# So many items of a plan are compared with those of other ranks, at most.
+ALIKE_ITEMS = 1024
 
 
 def _bytes_of(tensor: torch.Tensor) -> ctypes.Array:
@@ -114,6 +117,21 @@ def _blocks(ranges: list[Range], staging: Staging) -> tuple[list[tuple[Range, to
     return blocks, piece
 
 
+class _Planned(NamedTuple):
+    """What the ranks of a load tell the coordinator with their plans, and are told."""
+
+    uri: str  # of the metadata
+    generation: int
+    number: int  # the same for the same plan; 0: there may be much in it
+    is_alike: bool  # the plans of all ranks are the same
+
+
+def _plan_number(plan: LoadPlan) -> int:
+    if len(plan.items) > ALIKE_ITEMS or sum(math.prod(each.lengths) for each in plan.items) > GIVEN_BYTES:
+        return 0
+    return number_of(repr([(each.storage_index, each.storage_offsets, each.lengths) for each in plan.items])) or 1
+
+
 class _Unreadable:
     """Stands for metadata that could not be read: whoever looks into it gets the error."""
 
@@ -139,6 +157,8 @@ class _Load:
         self._checks: list[Check] = []
         self._uncompared = 0  # items that are one range each, and were not compared yet
         self._shared: set[int] = set()  # ids of items whose memory is another's too
+        self._is_alike = False  # all ranks want the same, and little; all of them know
+        self._given: Given | None = None  # what is read goes to it, too
         self._copying: Copying | None = None  # out of the piece whose ranges are taken
 
     def read_metadata(self, rank: int | None) -> Metadata:
@@ -179,7 +199,7 @@ class _Load:
             data, generation = read()
             return bytearray(generation.to_bytes(8, "little")) + data
 
-        told = self._team.once(read_for_all)
+        told = self._team.once(read_for_all, self.place.uri)
         return memoryview(told)[8:], int.from_bytes(told[:8], "little")
 
     def replaced(self) -> CheckpointError:
@@ -187,6 +207,7 @@ class _Load:
 
     def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> None:
         assert self.metadata is not None, "read_data before set_up_storage_reader"
+        self._is_alike = isinstance(plan.storage_data, _Planned) and plan.storage_data.is_alike
         with self._team or contextlib.nullcontext(), at(Part.READ, self.place()):
             self._read_data(plan, planner)
 
@@ -207,20 +228,27 @@ class _Load:
                 self._want_bytes(file, where, item, planner)
             else:
                 self._want_tensor(file, where, item, targets[id(item)])
+
+        def check() -> None:
+            self._check_all(files.values())
+            for item in shared:
+                self._compare_shared(item, targets[id(item)])
+            for item, target in tensors:
+                planner.commit_tensor(item, target)
+
         if self._team is None:
             self._read(files.values())
+            check()
         else:
-            self._read_together(self._team, files)
+            self._read_together(self._team, files, check)
+
+    def _check_all(self, files: Iterable[File]) -> None:
         for check in self._checks:
             check.end()
         if self._uncompared:
             raise checksum_error(self.place.uri, f"{self._uncompared} tensors were not compared with their CRC32C")
-        for file in files.values():
+        for file in files:
             self._compare(file)
-        for item in shared:
-            self._compare_shared(item, targets[id(item)])
-        for item, target in tensors:
-            planner.commit_tensor(item, target)
 
     def _where(self, item: ReadItem) -> Item:
         assert self.metadata is not None
@@ -339,7 +367,8 @@ class _Load:
             raise CheckpointError(f"{self.metadata_uri}: has no part of {index.fqn} at {index.offset}; it is damaged")
         return chunk.sizes, entry.properties.dtype
 
-    def _read_together(self, team: Team, files: dict[str, File]) -> None:
+    def _read_together(self, team: Team, files: dict[str, File], check: Callable[[], None]) -> None:
+        """check: when all have come."""
         by_uri = {file.uri: file for file in files.values()}
 
         def read_ranges(uri: str, table: array.array[int]) -> tuple[int, list[int]]:
@@ -348,18 +377,47 @@ class _Load:
             except (NotFoundError, EOFError) as error:
                 raise self._explained(uri, error) from error
 
-        is_own = sum(each.size for file in files.values() for each in file.ranges) <= self._alone_max
-        if is_own:
-            # What fails is told at the meeting.
-            self._read(files.values())
-        states, seen = team.tell(OWN_HAS if is_own else OWN_WANTS, generations_number(by_uri) if is_own else 0)
-        if states.is_all(OWN_HAS) and seen.is_same():
+        size = sum(each.size for file in files.values() for each in file.ranges)
+        is_own = size <= self._alone_max
+        # The first rank reads so much that all want before the ranks meet, and gives it at the meeting.
+        ahead_max = GIVEN_BYTES if self._is_alike and team.is_near() else 0
+        is_ahead = not is_own and size <= ahead_max
+        given = Given(by_uri) if is_ahead else None
+        has_own = is_own or (is_ahead and team.rank == 0)
+        packed = bytearray()
+        if has_own:
+            # What fails here is told at the meeting.
+            packed = self._read_own(files, given)
+            check()
+        number = generations_number(by_uri) if is_own else wanted_number(by_uri, ahead_max)
+
+        def given_size(told: list[Told]) -> int:
+            states, numbers, *_ = told
+            return given.size if given is not None and states.is_all(OWN_WANTS) and numbers.is_same() else 0
+
+        (states, numbers), came = team.tell_given(packed, given_size, OWN_HAS if is_own else OWN_WANTS, number)
+        if states.is_all(OWN_HAS) and numbers.is_same():
+            team.end()
+            return
+        if came and given is not None:
+            if not has_own:
+                given.take(came, self._take_range)
+                check()
             return
         # Who has its own takes part, because others read together.
-        own = read_together(team, {} if is_own else by_uri, read_ranges, self._take_range)
+        own = read_together(team, {} if has_own else by_uri, read_ranges, self._take_range)
         self._read(own, has_gaps=False)
         if not same_generations(team, by_uri):
             raise self.replaced()
+        if not has_own:
+            check()
+
+    def _read_own(self, files: dict[str, File], given: Given | None) -> bytearray:
+        """What this rank wants, by itself. What is given to the others, if it is."""
+        self._given = given
+        self._read(files.values())
+        self._given = None
+        return given.packed() if given is not None else bytearray()
 
     def _read(self, files: Iterable[File], has_gaps: bool = True) -> None:
         """Reads the ranges of all; what follows is done here, one after the other."""
@@ -419,6 +477,8 @@ class _Load:
         if file.generation not in (0, generation):
             raise self.replaced()
         file.generation = generation
+        if self._given is not None:
+            self._given.note(file, each, block, generation, crc32c)
         if file.unchecked is not None:
             file.unchecked.append((each.offset, each.size, crc32c))
         if each.item is not None:
@@ -480,9 +540,7 @@ class StorageReader(TorchStorageReader):
     def _team(self, uri: str) -> Team | None:
         if self._group is None:
             return None
-        team = Team(self._group, uri)
-        team.agree(uri)
-        return team
+        return Team(self._group, uri)
 
     def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
         if checkpoint_id:
@@ -514,19 +572,24 @@ class StorageReader(TorchStorageReader):
 
     def prepare_local_plan(self, plan: LoadPlan) -> LoadPlan:
         load = self._loads.current()
-        return dataclasses.replace(plan, storage_data=(load.metadata_uri, load.generation))
+        number = _plan_number(plan) if self._group is not None else 0
+        return dataclasses.replace(plan, storage_data=_Planned(load.metadata_uri, load.generation, number, False))
 
     def prepare_global_plan(self, plans: list[LoadPlan]) -> list[LoadPlan]:
         load = self._loads.current()
         shared = load.place.file(_dcp_names.METADATA_NAME)
         seen: dict[str, int] = {}
-        for uri, generation in (plan.storage_data for plan in plans):
-            if seen.setdefault(uri, generation) != generation:
+        planned: list[_Planned] = [plan.storage_data for plan in plans]
+        for each in planned:
+            if seen.setdefault(each.uri, each.generation) != each.generation:
                 raise load.replaced()
         if shared in seen and len(seen) > 1:
             # Some ranks found what all saved together, the others did not, and took their own.
             raise load.replaced()
-        return plans
+        numbers = {each.number for each in planned}
+        if len(numbers) > 1 or 0 in numbers:
+            return plans
+        return [dataclasses.replace(plan, storage_data=plan.storage_data._replace(is_alike=True)) for plan in plans]
 
     @spanned("ringest.dcp.read_data")
     def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> Future[None]:

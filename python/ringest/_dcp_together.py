@@ -9,12 +9,14 @@ import array
 import ctypes
 import itertools
 import json
+import struct
 from collections.abc import Callable, Iterable, Iterator
 
 import torch
 
 from ringest import _core
 from ringest._dcp_ranges import File, Range
+from ringest._errors import checksum_error
 from ringest._exchange import number_of
 from ringest._together import Piece, Team, Want, piece_bytes
 
@@ -22,6 +24,10 @@ from ringest._together import Piece, Team, Want, piece_bytes
 ReadRanges = Callable[[str, "array.array[int]"], tuple[int, list[int]]]
 # Takes a range that has come, its memory, the generation and the CRC32C.
 TakeRange = Callable[[File, Range, torch.Tensor, int, int], None]
+
+
+# In front of what is given, of each range: its generation and its CRC32C.
+_HEAD = struct.Struct("=qI")
 
 
 class _Class:
@@ -152,6 +158,57 @@ def read_together(team: Team, files: dict[str, File], read_ranges: ReadRanges, t
 
     team.read(list(_pieces(segments, piece_bytes(team.size))), read, see)
     return [file for uri, file in files.items() if uri not in common]
+
+
+def _ranges(files: dict[str, File]) -> list[tuple[File, Range]]:
+    """In an order that is the same for all ranks that want the same."""
+    found = [(file, each) for _, file in sorted(files.items()) for each in file.ranges if each.size]
+    return sorted(found, key=lambda pair: (pair[0].uri, pair[1].offset, pair[1].size))
+
+
+def wanted_number(files: dict[str, File], ahead_max: int) -> int:
+    """The same where the same is wanted, and as much at most given."""
+    return number_of(repr((ahead_max, [(file.uri, each.offset, each.size) for file, each in _ranges(files)])))
+
+
+class Given:
+    """Ranges that one rank has read and gives to others, which want the same: the generation and the CRC32C of each, and
+    behind all of these their bytes."""
+
+    def __init__(self, files: dict[str, File]):
+        self._wanted = _ranges(files)
+        self.size = sum(_HEAD.size + each.size for _, each in self._wanted)
+        self._came: dict[tuple[str, int, int], tuple[bytes, bytes]] = {}
+
+    def note(self, file: File, each: Range, memory: torch.Tensor, generation: int, crc32c: int) -> None:
+        """Of the rank that reads them."""
+        key = file.uri, each.offset, each.size
+        self._came[key] = _HEAD.pack(generation, crc32c), bytes(_bytes_of(memory))
+
+    def packed(self) -> bytearray:
+        """When all have come."""
+        came = [self._came[file.uri, each.offset, each.size] for file, each in self._wanted]
+        return bytearray().join([head for head, _ in came] + [data for _, data in came])
+
+    def take(self, packed: bytearray, take: TakeRange) -> None:
+        """Of the others."""
+        at, data = _HEAD.size * len(self._wanted), memoryview(packed)
+        for number, (file, each) in enumerate(self._wanted):
+            generation, crc32c = _HEAD.unpack_from(packed, _HEAD.size * number)
+            memory = each.memory()
+            _bytes_of(memory)[:] = data[at : at + each.size]
+            if _core.crc32c(_bytes_of(memory)) != crc32c:
+                detail = (
+                    f"bytes {each.offset} to {each.offset + each.size} came from rank 0 other than it had read them"
+                )
+                raise checksum_error(file.uri, detail)
+            take(file, each, memory, generation, crc32c)
+            at += each.size
+
+
+def _bytes_of(tensor: torch.Tensor) -> memoryview:
+    """Of a contiguous one on the CPU, which must outlive the view."""
+    return memoryview((ctypes.c_char * tensor.nbytes).from_address(tensor.data_ptr())).cast("B")
 
 
 def _generations(files: dict[str, File]) -> dict[str, int]:

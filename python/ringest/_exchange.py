@@ -43,6 +43,14 @@ _STRANGERS = 16
 _PATIENCE_S = 1800.0
 
 
+# How many bytes are given, by what was found.
+Size = Callable[[list[int]], int]
+
+
+def _nothing(found: list[int]) -> int:
+    return 0
+
+
 class _State(enum.Enum):
     NEW = enum.auto()
     TOLD = enum.auto()
@@ -103,7 +111,7 @@ class Exchange:
     def smallest(self, numbers: Sequence[int]) -> list[int]:
         """The smallest that any rank has of each."""
         if self._is_near():
-            return self._guarded(lambda: self._smallest_near(numbers))
+            return self._guarded(lambda: self._smallest_near(numbers, _nothing, bytearray())[0])
         try:
             said = torch.tensor([*numbers, *self._say()], device="cpu")
             dist.all_reduce(said, op=dist.ReduceOp.MIN, group=self._group())
@@ -113,6 +121,15 @@ class Exchange:
             self.close()
             raise
         return found
+
+    def smallest_given(self, numbers: Sequence[int], size: Size, data: bytearray) -> tuple[list[int], bytearray]:
+        """Both smallest and give, of the first rank, in one message where ranks are near. size: of what is given, by the
+        numbers that were found; all ranks must find the same."""
+        if self._is_near():
+            return self._guarded(lambda: self._smallest_near(numbers, size, data))
+        found = self.smallest(numbers)
+        length = size(found)
+        return found, self.give(data, length, 0) if length else bytearray()
 
     def gather(self, numbers: Sequence[int]) -> list[list[int]]:
         """Those of all ranks."""
@@ -166,18 +183,20 @@ class Exchange:
                 raise TimeoutError(f"nothing came within {self._patience_s:.0f} s") from error
             raise
 
-    def _smallest_near(self, numbers: Sequence[int]) -> list[int]:
+    def _smallest_near(self, numbers: Sequence[int], size: Size, data: bytearray) -> tuple[list[int], bytearray]:
         packing = struct.Struct(f"={len(numbers)}q")
         if self.rank:
             (first,) = self._sockets
             first.sendall(packing.pack(*numbers))
-            return list(packing.unpack(_receive(first, bytearray(packing.size))))
+            found = list(packing.unpack(_receive(first, bytearray(packing.size))))
+            return found, _receive(first, bytearray(size(found)))
         told = [packing.unpack(_receive(each, bytearray(packing.size))) for each in self._sockets]
         found = [min(each) for each in zip(numbers, *told)]
+        given = data if size(found) else bytearray()
         packed = packing.pack(*found)
         for each in self._sockets:
-            each.sendall(packed)
-        return found
+            _send(each, packed, given)
+        return found, given
 
     def _gather_near(self, mine: bytes, sizes: Sequence[int]) -> list[bytes]:
         def exchange() -> bytes | bytearray:
@@ -304,6 +323,17 @@ def _receive(source: socket.socket, memory: bytearray) -> bytearray:
             raise EOFError("it has closed its connection")
         view = view[size:]
     return memory
+
+
+def _send(target: socket.socket, head: bytes, data: bytearray) -> None:
+    """Both as one message, so that who waits for them is woken once."""
+    if not len(data):
+        target.sendall(head)
+        return
+    sent = target.sendmsg((head, data))
+    if sent < len(head):
+        target.sendall(head[sent:])
+    target.sendall(memoryview(data)[max(0, sent - len(head)) :])
 
 
 def _is_of_this_user(peer: socket.socket) -> bool:

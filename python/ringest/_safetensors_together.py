@@ -12,6 +12,7 @@ from __future__ import annotations
 import array
 import ctypes
 import enum
+import struct
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -20,7 +21,7 @@ import torch
 from ringest import _core
 from ringest._dcp_ranges import File, Range
 from ringest._dcp_together import read_together
-from ringest._errors import GroupError
+from ringest._errors import GroupError, checksum_error
 from ringest._exchange import number_of
 from ringest._together import GIVEN_BYTES
 from ringest._together_object import OwnObject, TogetherObject
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 # What a rank that reads by itself reads at a time at least, bytes.
 ALONE_SIZE = 64 << 20
+# In front of what the first rank gives.
+_CRC = struct.Struct("=I")
 # In place of a size: what the rank wants, or has read, could not be had.
 _FAILED_SIZE = -1
 
@@ -66,6 +69,7 @@ class Gathering:
         self._generation = file.generation
         self._content = file.content
         self._alone_max = alone_max
+        self._are_alike = False  # all ranks wanted the same in the last call for more than a little; all of them know
         self._state = _State.OPEN
         self._why = ""  # nobody reads any more
 
@@ -79,24 +83,40 @@ class Gathering:
         if self._state is not _State.OPEN:
             raise GroupError(self._why)
         file, failure, end = File(self._uri), None, None
-        size, is_done, result = _FAILED_SIZE, False, None
+        size, is_done, result, given = _FAILED_SIZE, False, None, bytearray()
+        # The first rank reads so much that most likely all want before the ranks meet, and gives it at the meeting.
+        ahead_max = GIVEN_BYTES if self._are_alike and self._team.is_near() else 0
         try:
             try:
                 end = want(file)
                 file.ranges = [each for each in file.ranges if each.size]
                 size = sum(each.size for each in file.ranges)
-                is_done = self._content is not None or size <= self._alone_max
+                is_small = self._content is not None or size <= self._alone_max
+                is_done = is_small or (self._team.rank == 0 and size <= ahead_max)
                 if is_done:
-                    self._read_here(file)
+                    given = self._read_here(file, is_given=not is_small)
                     result = end()
+                    size = 0 if is_small else size
             except Exception as error:
                 failure, size = error, _FAILED_SIZE
-            sizes, same = self._begin(0 if is_done and failure is None else size, file)
+            sizes, is_same, came = self._begin(size, file, given, ahead_max)
             if sizes.least == _FAILED_SIZE:
                 self._team.meet(failure)
             if sizes.is_all(0):
                 return cast(Result, result)
-            return self._read_more(file, end, is_done, result, sizes.most <= GIVEN_BYTES and same)
+            self._are_alike = is_same
+            with self._team:
+                if came and not is_done:
+                    self._fill(file, came)
+                elif not came and is_same and sizes.most <= GIVEN_BYTES:
+                    self._read_given(file)
+                elif not came:
+                    # Who has its own takes part, because others read together.
+                    self._read(File(self._uri) if is_done else file)
+                if not is_done:
+                    assert end is not None  # else it has failed, and all have raised
+                    result = end()
+                return cast(Result, result)
         except BaseException as error:
             is_open = self._state is _State.OPEN
             if is_open and (self._team.is_lost or not isinstance(error, Exception)):
@@ -105,17 +125,6 @@ class Gathering:
                 )
                 self._team.abandon()
             raise
-
-    def _read_more(self, file: File, end: Any, is_done: bool, result: Any, is_given: bool) -> Any:
-        """What is more than each rank reads by itself. is_done: this rank has its own. is_given: all want the same, and not
-        much."""
-        with self._team:
-            if is_given:
-                self._read_given(file)
-            else:
-                # Who has its own takes part, because others read together.
-                self._read(File(self._uri) if is_done else file)
-            return result if is_done else end()
 
     def close(self, has_failed: bool) -> None:
         """Waits for the other ranks, which read or close it."""
@@ -137,29 +146,40 @@ class Gathering:
         self._change(state)
         self._why = why
 
-    def _begin(self, size: int, file: File) -> tuple[Told, bool]:
-        """size: of what this rank still wants, or _FAILED_SIZE. Those of all ranks, and whether they want the same."""
-        what = number_of(repr([(each.offset, each.size) for each in file.ranges])) if size > 0 else 0
+    def _begin(self, size: int, file: File, given: bytearray, ahead_max: int) -> tuple[Told, bool, bytearray]:
+        """size: of what this rank still wants, or _FAILED_SIZE. Those of all ranks, whether they want the same, and that,
+        where the first rank has read it before."""
+        # Who does not come to be given the same says something else.
+        asked = ahead_max, [(each.offset, each.size) for each in file.ranges]
+        what = number_of(repr(asked)) if size > 0 else 0
         ranks = self._team.size
-        said, sizes, same = self._team.tell(len(_Says) * ranks, size, what)
+
+        def given_size(told: list[Told]) -> int:
+            said, sizes, same = told
+            is_given = said.is_all(len(_Says) * ranks) and sizes.is_same() and same.is_same()
+            return _CRC.size + sizes.most if is_given and self._alone_max < sizes.most <= ahead_max else 0
+
+        (said, sizes, same), came = self._team.tell_given(given, given_size, len(_Says) * ranks, size, what)
         if not said.is_all(len(_Says) * ranks):
             rank, how = divmod(said.least, len(_Says))
             text = "has failed, and tells itself of what" if how == _Says.FAILED else "has closed it"
             advice = "Every rank makes the same number of reads, and closes the file after the last"
             self._leave(_State.LEFT, f"{self._uri}: rank {rank} {text}, while rank {self._team.rank} reads. {advice}")
             raise GroupError(self._why)
-        return sizes, same.is_same()
+        return sizes, sizes.is_same() and same.is_same(), came
 
-    def _read_here(self, file: File) -> None:
-        """Without others."""
+    def _read_here(self, file: File, is_given: bool) -> bytearray:
+        """Without others. is_given: gives what is given to the others."""
         if self._content is None:
-            self._read_batch([(each, each.memory()) for each in file.ranges])
-            return
+            batch = [(each, each.memory()) for each in file.ranges]
+            crc32c = self._read_batch(batch)
+            return bytearray().join([_CRC.pack(crc32c), *(_bytes_of(each) for _, each in batch)] if is_given else [])
         for each in file.ranges:
             memory = each.memory()
             target = _bytes_of(memory)
             target[:] = self._content[each.offset : each.offset + each.size]
             _done(each, memory, _core.crc32c(target))
+        return bytearray()
 
     def _read_given(self, file: File) -> None:
         """What all ranks want: one reads it, and gives it to the others."""
@@ -177,6 +197,22 @@ class Gathering:
             _bytes_of(memory)[:] = came[at : at + each.size]
             _done(each, memory, _core.crc32c(came[at : at + each.size]))
             at += each.size
+
+    def _fill(self, file: File, came: bytearray) -> None:
+        """What the first rank has read."""
+        (crc32c,), at, found = _CRC.unpack_from(came), _CRC.size, 0
+        filled = []
+        for each in file.ranges:
+            memory = each.memory()
+            target = _bytes_of(memory)
+            target[:] = memoryview(came)[at : at + each.size]
+            filled.append((each, memory, _core.crc32c(target)))
+            found = _core.crc32c_combine(found, filled[-1][2], each.size)
+            at += each.size
+        if found != crc32c:
+            raise checksum_error(self._uri, f"{at - _CRC.size} bytes came from rank 0 other than it had read them")
+        for each, memory, crc in filled:
+            _done(each, memory, crc)
 
     def _read(self, file: File) -> None:
         def read_ranges(uri: str, table: array.array[int]) -> tuple[int, list[int]]:
@@ -201,12 +237,16 @@ class Gathering:
                 batch, size = [], 0
         self._read_batch(batch)
 
-    def _read_batch(self, batch: list[tuple[Range, torch.Tensor]]) -> None:
+    def _read_batch(self, batch: list[tuple[Range, torch.Tensor]]) -> int:
+        """The CRC32C of all."""
+        found = 0
         if batch:
             wanted = [(each.offset, _bytes_of(memory)) for each, memory in batch]
             _, sums = self._client.get_into(self._uri, wanted, generation=self._generation, checksums=True)
             for (each, memory), crc32c in zip(batch, sums, strict=True):
+                found = _core.crc32c_combine(found, crc32c, each.size)
                 _done(each, memory, crc32c)
+        return found
 
 
 def _done(each: Range, memory: torch.Tensor, crc32c: int) -> None:

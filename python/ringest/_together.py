@@ -213,15 +213,38 @@ class Team:
 
     def tell(self, *numbers: int) -> list[Told]:
         """A meeting, at which each rank has as many numbers, at most NUMBERS."""
-        return self._meet(None, numbers)[: len(numbers)]
+        return self._meet(None, numbers)[0][: len(numbers)]
 
-    def _meet(self, error: BaseException | None = None, numbers: tuple[int, ...] = ()) -> list[Told]:
-        """The same. All meetings are alike, because one of a rank that has failed may be any of those of the others."""
+    def tell_given(
+        self, given: bytearray, size: Callable[[list[Told]], int], *numbers: int
+    ) -> tuple[list[Told], bytearray]:
+        """tell, and what the first rank gives to all at once. size: of that, by all NUMBERS that were told; for all ranks the
+        same."""
+        told, came = self._meet(None, numbers, given, size)
+        return told[: len(numbers)], came
+
+    def _meet(
+        self,
+        error: BaseException | None = None,
+        numbers: tuple[int, ...] = (),
+        given: bytearray | None = None,
+        size: Callable[[list[Told]], int] | None = None,
+    ) -> tuple[list[Told], bytearray]:
+        """All of these. All meetings are alike, because one of a rank that has failed may be any of those of the others.
+        Where one has failed, nothing is given."""
         padded = (*numbers, *[0] * (NUMBERS - len(numbers)))
         mine = [self.size if error is None else self.rank, *padded, *(-each for each in padded)]
-        first, *found = self._together(self._exchange.smallest, mine)
+        came = bytearray()
+        if given is None or size is None:
+            first, *found = self._together(self._exchange.smallest, mine)
+        else:
+
+            def size_of(found: list[int]) -> int:
+                return size(_told(found[1:])) if found[0] == self.size else 0
+
+            (first, *found), came = self._together(self._exchange.smallest_given, mine, size_of, given)
         if first == self.size:
-            return [Told(low, -high) for low, high in zip(found[:NUMBERS], found[NUMBERS:], strict=True)]
+            return _told(found), came
         told = b"" if error is None else json.dumps(error_tell(error), default=str).encode()
         (length,) = self.gather(len(told))[first]
         given = self._give(bytearray(told), length, first)
@@ -245,10 +268,12 @@ class Team:
                 made = self._timed(make)
             except Exception as error:
                 failure = error
-        (sizes,) = self.agree(*alike, numbers=(len(made) if failure is None else -1,))
+        size = len(made) if failure is None else -1
+        (digests, sizes), came = self.tell_given(made, _once_size, number_of(repr(alike)), size)
+        self._refuse_others(alike, digests)
         if sizes.least < 0:
             self.meet(failure)
-        return self._give(made, sizes.most, 0)
+        return came
 
     def once_checked(self, size: int, read: Callable[[memoryview], None]) -> memoryview:
         """The same, of bytes of an object, which are read into memory that is there. They are compared with the CRC32C that
@@ -274,11 +299,15 @@ class Team:
 
     def agree(self, *what: Any, numbers: tuple[int, ...] = ()) -> list[Told]:
         """ValueError unless all ranks were called with the same. numbers: as for tell, one less."""
-        digest = number_of(repr(what))
         # One of them may have failed of its arguments.
-        digests, *told = self.tell(digest, *numbers)
+        digests, *told = self.tell(number_of(repr(what)), *numbers)
+        self._refuse_others(what, digests)
+        return told
+
+    def _refuse_others(self, what: tuple[Any, ...], digests: Told) -> None:
         if digests.is_same():
-            return told
+            return
+        digest = number_of(repr(what))
         others = [each for each, (other,) in enumerate(self.gather(digest)) if other != digest]
         self._told = ValueError(
             f"{self.what}: ranks of the process group load different things, or differently: rank {self.rank} has "
@@ -348,6 +377,17 @@ class Team:
                     f"{piece.owner} other than it had read them",
                 )
         return None
+
+
+def _once_size(told: list[Told]) -> int:
+    """How much `once` gives: nothing where it raises."""
+    digests, sizes, *_ = told
+    return sizes.most if digests.is_same() and sizes.least >= 0 else 0
+
+
+def _told(found: list[int]) -> list[Told]:
+    """Of the numbers of a meeting and their negatives."""
+    return [Told(low, -high) for low, high in zip(found[:NUMBERS], found[NUMBERS:], strict=True)]
 
 
 def _error_of(told: dict[str, Any], rank: int) -> Exception:

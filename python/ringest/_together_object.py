@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 from ringest import _core, _newest
-from ringest._errors import check_crc32c, checksum_error
+from ringest._errors import Error, check_crc32c, checksum_error
 from ringest._stages import Part, at
 from ringest._together import (
     GIVEN_BYTES,
@@ -52,6 +52,7 @@ class Loading(NamedTuple, Generic[T]):
     options: tuple[Any, ...]  # what else all ranks are to be called with alike
     alone_max: int | None  # up to so many bytes each rank reads by itself; None: what is best
     make: Callable[[OwnObject | TogetherObject], T]  # makes it of what it reads by that
+    begin_bytes: int = GIVEN_BYTES  # so many bytes of an object's beginning come with its facts
 
 
 def load(process_group: ProcessGroup, what: str, begin: Callable[[], Loading[T]]) -> tuple[Team, T]:
@@ -70,29 +71,48 @@ def _asked(loading: Loading[T]) -> tuple[Any, ...]:
     return loading.uri, loading.generation, loading.alone_max, loading.options
 
 
-def _load_near(team: Team, loading: Loading[T]) -> T:
-    """One rank asks for the facts, and reads a small object at once."""
+def _begin(loading: Loading[Any]) -> tuple[dict[str, Any], list[Any], int] | None:
+    """Facts of the object, its first bytes, in parts, and their CRC32C, by one request, or two for all of a small object. None:
+    they cannot be had so."""
+    client, uri = loading.client, loading.uri
+    try:
+        first, generation, size, crc32c, found = client._get_told(
+            uri, length=loading.begin_bytes, generation=loading.generation
+        )
+        if size is None or crc32c is None:
+            return None
+        parts: list[Any] = [first]
+        if len(first) < size <= GIVEN_BYTES:
+            rest = bytearray(size - len(first))
+            _, (crc,) = client.get_into(uri, [(len(first), rest)], generation=generation, checksums=True)
+            parts.append(rest)
+            found = _core.crc32c_combine(found, crc, len(rest))
+    except Error as error:
+        # An empty object has no first byte. One that is replaced meanwhile is asked for again.
+        if error.http_status not in (404, 416):
+            raise
+        return None
+    return {"size": size, "generation": generation, "crc32c": crc32c}, parts, found
 
-    def take(facts: dict[str, Any]) -> bytearray:
-        text = json.dumps({name: facts[name] for name in _FACTS}).encode()
-        size = facts["size"] if facts["size"] <= GIVEN_BYTES else 0
-        told = bytearray(_HEAD.size + len(text) + size)
-        content = memoryview(told)[len(told) - size :]
-        if size:
-            loading.client.get_into(loading.uri, [(0, content)], generation=facts["generation"])
-        _HEAD.pack_into(told, 0, len(text), _core.crc32c(content))
-        told[_HEAD.size : _HEAD.size + len(text)] = text
-        return told
+
+def _facts_told(facts: dict[str, Any], parts: Sequence[Any] = (), crc32c: int = 0) -> bytearray:
+    text = json.dumps({name: facts[name] for name in _FACTS}).encode()
+    return bytearray().join((_HEAD.pack(len(text), crc32c), text, *parts))
+
+
+def _load_near(team: Team, loading: Loading[T]) -> T:
+    """One rank asks for the facts, and reads a small object, or the beginning of another, at once."""
 
     def ask() -> bytearray:
-        return _newest.read(loading.client, loading.uri, loading.generation, take)
+        begun = _begin(loading)
+        if begun is None:
+            return _newest.read(loading.client, loading.uri, loading.generation, _facts_told)
+        return _facts_told(*begun)
 
     told = team.once(ask, *_asked(loading))
     length, crc32c = _HEAD.unpack_from(told)
-    facts = json.loads(told[_HEAD.size : _HEAD.size + length])
-    reader = TogetherObject(team, loading.client, facts)
-    if facts["size"] <= GIVEN_BYTES:
-        reader.know(memoryview(told)[_HEAD.size + length :], crc32c)
+    reader = TogetherObject(team, loading.client, json.loads(told[_HEAD.size : _HEAD.size + length]))
+    reader.know(memoryview(told)[_HEAD.size + length :], crc32c)
     return loading.make(reader)
 
 
@@ -155,6 +175,29 @@ class _Known(NamedTuple):
     crc32c: int
 
 
+def _parts(known: list[_Known], begin: int, end: int) -> list[_Known]:
+    """What of these bytes is known. known: in order, none over another."""
+    found = []
+    for each in known:
+        first, last = max(begin, each.offset), min(end, each.offset + len(each.data))
+        if (first, last) == (each.offset, each.offset + len(each.data)):
+            found.append(each)
+        elif first < last:
+            data = memoryview(each.data)[first - each.offset : last - each.offset]
+            found.append(_Known(first, data, _core.crc32c(data)))
+    return found
+
+
+def _holes(known: list[_Known], begin: int, end: int) -> list[tuple[int, int]]:
+    """What of these bytes is not."""
+    found, at = [], begin
+    for each in _parts(known, begin, end):
+        if at < each.offset:
+            found.append((at, each.offset))
+        at = each.offset + len(each.data)
+    return found + ([(at, end)] if at < end else [])
+
+
 def _address(memory: Any) -> int:
     return ctypes.addressof(ctypes.c_char.from_buffer(memory)) if len(memory) else 0
 
@@ -171,11 +214,13 @@ class TogetherObject:
         self._known: dict[int, list[_Known]] = {}  # by generation
 
     def know(self, content: memoryview, crc32c: int) -> None:
-        """All of a small object that the facts are of, which the first rank has read, and its CRC32C."""
+        """The first bytes of the object that the facts are of, or all of a small one, which the first rank has read, and
+        their CRC32C."""
         assert self._facts is not None
         if _core.crc32c(content) != crc32c:
             raise checksum_error(self._team.what, f"{len(content)} bytes came from rank 0 other than it had read them")
-        self._known[self._facts["generation"]] = [_Known(0, content, crc32c)]
+        if len(content) or not self._facts["size"]:
+            self._known[self._facts["generation"]] = [_Known(0, content, crc32c)]
 
     def stat(self, uri: str, *, generation: int = 0) -> dict[str, Any]:
         def ask() -> bytearray:
@@ -200,7 +245,11 @@ class TogetherObject:
         sums = [_core.crc32c(memory) for _, memory in requests]
         if len(requests) == 1 and self._size > GIVEN_BYTES:
             ((offset, memory),) = requests
-            self._known.setdefault(generation, []).append(_Known(offset, bytearray(memory), sums[0]))
+            known = self._known.setdefault(generation, [])
+            for begin, end in _holes(known, offset, offset + len(memory)):
+                data = bytearray(memoryview(memory)[begin - offset : end - offset])
+                known.append(_Known(begin, data, _core.crc32c(data)))
+            known.sort(key=lambda each: each.offset)
         return (generation, sums) if checksums else generation
 
     def get_in_order(
@@ -239,9 +288,9 @@ class TogetherObject:
         """Size and CRC32C of what came, by its offset."""
         if self._size <= GIVEN_BYTES:
             return self._copy_small(uri, targets, generation)
-        known = [each for each in self._known.get(generation, []) if targets.begin <= each.offset < targets.end]
+        known = _parts(self._known.get(generation, []), targets.begin, targets.end)
         sums: dict[int, tuple[int, int]] = {}
-        for each in sorted(known):
+        for each in known:
             targets.copy(each.offset, _address(each.data), len(each.data))
             sums[each.offset] = len(each.data), each.crc32c
 
@@ -307,15 +356,10 @@ class TogetherObject:
         """All but what is known, dealt to the ranks in turn."""
         all_ranks = frozenset(range(self._team.size))
         size = piece_bytes(self._team.size)
-        holes, end = [], targets.begin
-        for each in sorted(known):
-            holes.append((end, each.offset))
-            end = each.offset + len(each.data)
-        holes.append((end, targets.end))
         owners = itertools.cycle(range(self._team.size))
         return [
             Piece(0, begin, min(size, stop - begin), next(owners), all_ranks)
-            for start, stop in holes
+            for start, stop in _holes(known, targets.begin, targets.end)
             for begin in range(start, stop, size)
         ]
 

@@ -662,7 +662,8 @@ class safe_open:
                 file.client = used
                 return file
 
-            return _together_object.Loading(used, text, generation, (), _together.alone_checked(alone_max), make)
+            alone = _together.alone_checked(alone_max)
+            return _together_object.Loading(used, text, generation, (), alone, make, HEADER_SIZE_GUESS)
 
         team, file = _together_object.load(process_group, str(uri), begin)
         self._opened = file

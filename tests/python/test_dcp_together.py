@@ -114,6 +114,37 @@ def load_different_parts(rank, place):
         assert torch.equal(state["half"], good["half"].float())
 
 
+def little(count, seed=1):
+    return {f"small{i}": torch.full((count,), float(i + seed)) for i in range(4)} | {"step": seed}
+
+
+def load_little(rank, place, count, names, damage=None):
+    """Exchanges, and bytes that came, of loads of little, or of not much, or what a load has failed of."""
+    found = []
+    give = _together.Team.tell_given
+    with ringest.Client(*place, hedging=False) as client:
+        for number in range(6):
+            good = little(count)
+            state = blank(little(count))
+            state = {name: state[name] for name in names[rank % len(names)]}
+            if number == 5 and damage is not None and rank == 1:
+                _together.Team.tell_given = lambda *arguments: damage(*give(*arguments))
+            before = client.stats()["recv_bytes"]
+            reader = StorageReader(URI, client=client, process_group=dist.group.WORLD)
+            try:
+                exchanges, _ = ranks.exchanges_of(lambda s=state, r=reader: dcp.load(s, storage_reader=r))
+            except BaseException as error:
+                return " ".join(str(each) for each, _ in getattr(error, "failures", {}).values()) or str(error)
+            for name in state:
+                assert state[name] == good[name] if name == "step" else torch.equal(state[name], good[name]), name
+            found.append((exchanges, client.stats()["recv_bytes"] - before))
+    return found[-1]
+
+
+def damage(told, came):
+    return told, came[:-1] + b"x" if len(came) > 200_000 else came
+
+
 def error_of(function, *arguments, **options):
     try:
         function(*arguments, **options)
@@ -175,6 +206,32 @@ class Loads(unittest.TestCase):
         for count in (3, 4):
             with self.subTest(count=count):
                 self.assert_once(ranks.run(count, load_mixed, self.place, count))
+
+    def save_little(self, count):
+        with ringest.Client(*self.place) as client:
+            dcp.save(little(count), storage_writer=StorageWriter(URI, client=client), no_dist=True)
+
+    def test_little_takes_few_exchanges(self):
+        names = [list(little(1))]
+        for count, most in ((100, 2), (30_000, 3)):
+            self.save_little(count)
+            found = ranks.run(3, load_little, self.place, count, names)
+            for exchanges, _ in found:
+                self.assertEqual(exchanges, most)
+            # Not much comes once; little, each reads.
+            received = sum(received for _, received in found)
+            self.assertLess(received, 16 * count + 30_000 if count > 100 else 120_000)
+
+    def test_ranks_that_want_little_of_different_kinds(self):
+        for names in ([["small0"], ["small1", "small0"]], [["small0"], []], [["small0", "small1"], ["small2"]]):
+            for count in (100, 30_000):
+                self.save_little(count)
+                ranks.run(3, load_little, self.place, count, names)
+
+    def test_little_that_changes_on_the_way_is_refused(self):
+        self.save_little(30_000)
+        for text in ranks.run(2, load_little, self.place, 30_000, [list(little(1))], damage):
+            self.assertIn("other than it had read them", text)
 
     def test_ranks_that_want_different_things(self):
         self.save()

@@ -202,14 +202,26 @@ def killed_while_it_reads(rank, place, number):
         return told_by(file.get_tensors)
 
 
+# What two ranks ask for.
+LITTLE = {
+    "little": ("bfloat16", "small1"),
+    "not much": ("layer2", "layer2"),
+    "not much again": ("layer3", "layer3"),
+    "little and much": ("one", "layer3"),
+    "much": ("layer4", "layer5"),
+    "not much, once more": ("layer6", "layer6"),
+    "other than before": ("layer7", "layer8"),
+}
+
+
 def little(rank, place):
-    """Exchanges, and bytes that came, of calls that want little, not much, the one and the other, and what is not there."""
+    """Exchanges, and bytes that came, of such calls, and what is not there."""
     good, found = state(), []
     with (
         ringest.Client(*place, hedging=False) as client,
         safetensors.safe_open(URI, client=client, process_group=dist.group.WORLD) as file,
     ):
-        for names in (("bfloat16", "small1"), ("layer2", "layer2"), ("one", "layer3"), ("layer4", "layer5")):
+        for names in LITTLE.values():
             before = client.stats()["recv_bytes"]
             count, got = ranks.exchanges_of(lambda name=names[rank]: file.get_tensor(name))
             assert torch.equal(got, good[names[rank]])
@@ -229,25 +241,35 @@ def killed_while_little_is_read(rank, place):
         return told_by(lambda: file.get_tensor("one"))
 
 
-def with_bytes_that_change_on_the_way(rank, place):
-    give = _together.Team._give
+def damaged(given):
+    told, came = given
+    return told, came[:-1] + b"x" if came else came
+
+
+def with_bytes_that_change_on_the_way(rank, place, calls):
+    give = _together.Team.tell_given
     with (
         ringest.Client(*place, hedging=False) as client,
         safetensors.safe_open(URI, client=client, process_group=dist.group.WORLD) as file,
     ):
+        for _ in range(calls):
+            file.get_tensor("layer1")
         if rank == 1:
-            _together.Team._give = lambda *arguments: give(*arguments)[:-1] + b"x"
+            _together.Team.tell_given = lambda *arguments: damaged(give(*arguments))
         told = told_by(lambda: file.get_tensor("layer2"))
-        _together.Team._give = give
+        _together.Team.tell_given = give
         assert torch.equal(file.get_tensor("layer2"), state()["layer2"])
     return told
 
 
-def opened_and_replaced(rank, place, uri):
+def opened_and_replaced(rank, place, uri, calls):
     with (
         ringest.Client(*place, hedging=False) as client,
         safetensors.safe_open(uri, client=client, process_group=dist.group.WORLD) as file,
     ):
+        # From the second call on, the first rank reads ahead.
+        for _ in range(calls):
+            file.get_tensor("layer1")
         if rank == 0:
             safetensors.save_file(state(2), uri, client=client)
         dist.barrier()
@@ -460,14 +482,16 @@ class Loads(unittest.TestCase):
 
     def test_who_wants_little_waits_for_one_exchange(self):
         (first, first_told), (second, second_told) = ranks.run(2, little, self.place)
-        names = ("little", "not much", "little and much", "much")
-        counts = dict(zip(names, [count for count, _ in first], strict=True))
+        counts = dict(zip(LITTLE, [count for count, _ in first], strict=True))
         self.assertEqual(counts["little"], 1)
         self.assertLessEqual(counts["not much"], 5)
+        # The first rank has read it before the others say that they want it, too.
+        self.assertEqual(counts["not much again"], 2)
         self.assertGreater(counts["much"], counts["not much"])
         # Each byte of a tensor that both want comes once.
-        both = first[1][1] + second[1][1]
-        self.assertLessEqual(both, 1.02 * state()["layer2"].nbytes + 16 * KIB)
+        for number, name in ((1, "layer2"), (2, "layer3"), (5, "layer6")):
+            both = first[number][1] + second[number][1]
+            self.assertLessEqual(both, 1.02 * state()[name].nbytes + 16 * KIB)
         self.assertEqual(first_told, ("SafetensorError", f"{URI}: has no tensor none"))
         self.assertEqual(second_told, first_told)
 
@@ -477,17 +501,19 @@ class Loads(unittest.TestCase):
         self.assertEqual(third[0], "GroupError")
 
     def test_what_is_given_on_is_compared(self):
-        for kind, text in ranks.run(2, with_bytes_that_change_on_the_way, self.place):
-            self.assertEqual(kind, "ChecksumError")
-            self.assertIn("other than it had read them", text)
+        for calls in (0, 3):
+            for kind, text in ranks.run(2, with_bytes_that_change_on_the_way, self.place, calls):
+                self.assertEqual(kind, "ChecksumError")
+                self.assertIn("other than it had read them", text)
 
     def test_an_open_file_that_is_replaced_is_missing(self):
         uri = "gs://new/replaced.safetensors"
-        with ringest.Client(*self.place) as client:
-            safetensors.save_file(state(), uri, client=client)
-        for kind, text in ranks.run(2, opened_and_replaced, self.place, uri):
-            self.assertEqual(kind, "NotFoundError")
-            self.assertIn(uri, text)
+        for calls in (0, 2):
+            with ringest.Client(*self.place) as client:
+                safetensors.save_file(state(), uri, client=client)
+            for kind, text in ranks.run(2, opened_and_replaced, self.place, uri, calls):
+                self.assertEqual(kind, "NotFoundError")
+                self.assertIn(uri, text)
 
     def test_what_is_wrong_with_the_opening_of_one_rank_is_told_to_all(self):
         wrong = (

@@ -220,7 +220,7 @@ def be_near():
 
 
 def load_sizes(rank, place, sizes, alone_max, hosts):
-    """Of each size, as many exchanges and bytes as this rank had."""
+    """Of each size, as many exchanges, bytes and requests as this rank had."""
     if hosts > 1:
         _together._job._host = lambda: f"host {rank % hosts}"
     else:
@@ -229,11 +229,18 @@ def load_sizes(rank, place, sizes, alone_max, hosts):
     with ringest.Client(*place, hedging=False) as client:
         for size in sizes:
             options = {"client": client, "process_group": dist.group.WORLD, "alone_max": alone_max}
-            before = client.stats()["recv_bytes"]
+            before = client.stats()
             count, loaded = ranks.exchanges_of(lambda: checkpoint.load(f"gs://new/{size}.pt", **options))
             assert torch.equal(loaded["a"], pattern(size))
-            found.append((count, client.stats()["recv_bytes"] - before))
+            after = client.stats()
+            found.append((count, *(after[name] - before[name] for name in ("recv_bytes", "requests"))))
     return found
+
+
+def of_nothing(rank, place):
+    be_near()
+    with ringest.Client(*place) as client:
+        return error_of(checkpoint.load, "gs://new/empty", client=client, process_group=dist.group.WORLD)
 
 
 def load_little(rank, place, uri, before=None, who=1, **options):
@@ -291,13 +298,18 @@ def little_and_something_else(rank, place, uri):
     return told, load_little(rank, place, uri)
 
 
+def damaged(given):
+    told, came = given
+    return told, came[:-1] + b"x" if came else came
+
+
 def little_that_changes_on_the_way(rank, place, uri):
-    give = _together.Team._give
+    give = _together.Team.tell_given
     be_near()
     if rank == 1:
-        _together.Team._give = lambda *arguments: give(*arguments)[:-1] + b"x"
+        _together.Team.tell_given = lambda *arguments: damaged(give(*arguments))
     told = error_of(load_little, rank, place, uri)
-    _together.Team._give = give
+    _together.Team.tell_given = give
     return told, load_little(rank, place, uri)
 
 
@@ -479,7 +491,7 @@ class Loads(unittest.TestCase):
         sizes = (1, 30_000)
         self.save_sizes(sizes)
         for found in ranks.run(2, load_sizes, self.place, sizes, None, 2):
-            for size, (exchanges, received) in zip(sizes, found):
+            for size, (exchanges, received, _) in zip(sizes, found):
                 self.assertEqual(exchanges, 1)
                 self.assertGreater(received, size)
 
@@ -487,7 +499,7 @@ class Loads(unittest.TestCase):
         sizes = (300_000,)
         self.save_sizes(sizes)
         for hosts in (1, 2):
-            for ((exchanges, received),) in ranks.run(2, load_sizes, self.place, sizes, 1 << 20, hosts):
+            for ((exchanges, received, _),) in ranks.run(2, load_sizes, self.place, sizes, 1 << 20, hosts):
                 self.assertEqual(exchanges, 1)
                 self.assertGreater(received, sizes[0])
 
@@ -497,11 +509,26 @@ class Loads(unittest.TestCase):
         for alone_max, hosts in ((None, 1), (0, 1), (0, 2)):
             with self.subTest(alone_max=alone_max, hosts=hosts):
                 found = zip(*ranks.run(2, load_sizes, self.place, sizes, alone_max, hosts))
-                for size, ((exchanges, first), (same, second)) in zip(sizes, found):
+                for size, ((exchanges, first, requests), (same, second, more)) in zip(sizes, found):
                     self.assertEqual(exchanges, same)
+                    if hosts == 1 and size < 1_000_000:
+                        # The bytes come with the facts, and are given at the meeting that tells of both.
+                        self.assertEqual((exchanges, requests, more), (2, 1, 0))
                     # Of all of them and of what was read; between hosts memory has to be agreed upon before.
                     self.assertLessEqual(exchanges, 5 if size < 1_000_000 else 15)
                     self.assertLess(first + second, size + 16 * 1024)
+
+    def test_an_object_that_is_not_much_larger_than_what_comes_at_once(self):
+        sizes = (1_000_000, 1_048_000, 1_050_000, 1_200_000, 1_400_000)
+        self.save_sizes(sizes)
+        for size, (first, second) in zip(sizes, zip(*ranks.run(2, load_sizes, self.place, sizes, None, 1))):
+            self.assertLess(first[1] + second[1], size + 16 * 1024)
+
+    def test_what_has_no_first_byte(self):
+        with ringest.Client(*self.place) as client:
+            client.put("gs://new/empty", b"")
+        for told in ranks.run(2, of_nothing, self.place):
+            self.assertEqual(told[0], "CheckpointError")
 
     def save_little(self):
         uri = "gs://new/little.pt"
