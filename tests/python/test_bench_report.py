@@ -303,7 +303,7 @@ class Report(unittest.TestCase):
             compared = changes.compare(before, after)
             return next(each for each in compared.rows[0].changes if each.measure is figures.RATE), compared.notes
 
-        folders = [folder(f"same-{i}") for i in range(12)]
+        folders = [folder(f"same-{i}") for i in range(8)]
         found = [rate(*each)[0] for each in itertools.combinations(folders, 2)]
         self.assertTrue(all(each.by_run for each in found))
         self.assertLess(sum(each.is_beyond_noise for each in found), len(found) / 10)
