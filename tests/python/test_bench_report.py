@@ -165,7 +165,7 @@ class Report(unittest.TestCase):
         self.assertIn("With n 8, tls true.", said)
         line = next(each for each in said.splitlines() if each.startswith("| a "))
         self.assertEqual([each.strip() for each in line.split("|")[1:5]],
-                         ["a", "3", "13,000 (10,000 to 20,000)", "0.013 (0.010 to 0.020)"])  # fmt: skip
+                         ["a", "3", "13,000 (10,000 to 20,000)", "13.0 (10.0 to 20.0)"])  # fmt: skip
         self.assertIn("76.9 (50.0 to 100)", line)
         self.assertIn("b failed: b is not installed", said)
 
@@ -201,7 +201,8 @@ class Report(unittest.TestCase):
         self.assertIsNone(figures.WIRE.of(dataclasses.replace(row, wire_sent_bytes=None)))
 
     def test_numbers(self):
-        for value, text in ((0, "0"), (1234567, "1,234,567"), (99.94, "99.9"), (1.234, "1.23"), (0.01234, "0.012"),
+        for value, text in ((0, "0"), (1234567, "1,234,567"), (99.94, "99.9"), (1.234, "1.23"), (0.01234, "0.0123"),
+                            (0.1, "0.100"), (0.00036, "0.000360"),
                             (1e300, "1.00e+300"), (1e-9, "1.00e-09"), (None, "\u2013"), (float("inf"), "\u2013")):  # fmt: skip
             self.assertEqual(figures.number(value), text)
 
@@ -434,32 +435,95 @@ class Report(unittest.TestCase):
             self.assertEqual(self.check_page(text).tags.count("svg"), 12)
             self.assertIn("Only the first 12 workloads have plots.", text)
 
+    def drawn(self, document):
+        """(what, figure) of each plot of a page."""
+        from ringest.bench import plots
+
+        found = []
+
+        def watched(figure, what):
+            found.append((what, figure))
+            return plain(figure, what)
+
+        plain = plots._svg
+        with unittest.mock.patch.object(plots, "_svg", watched):
+            self.page(document)
+        return found
+
     @needs_plots
+    def test_an_axis_has_two_numbers_at_least(self):
+        for low, high in ((2700, 2900), (5, 5), (0.3, 0.31), (99, 101), (1, 1.5), (0.04, 300), (1e-5, 9e5)):
+            bounds = [int(low * 1e6), int(high * 1e6)]
+            one = Round(1, 200, latency=Latency([(each, 100) for each in sorted(set(bounds))]))
+            for what, figure in self.drawn(Document([Row("a", "b", rounds=[one])])):
+                if not what.startswith("latencies"):
+                    continue
+                axis = figure.axes[0].yaxis
+                begin, end = axis.get_view_interval()
+                seen = [each for each in axis.get_majorticklocs() if begin * 0.999 <= each <= end * 1.001]
+                self.assertGreaterEqual(len(seen), 2, (low, high, begin, end))
+                self.assertLessEqual(len(seen), 12, (low, high, begin, end))
+                self.assertTrue(begin <= bounds[0] / 1e6 and bounds[1] / 1e6 <= end, (low, high, begin, end))
+
+    @needs_plots
+    def test_a_bar_has_all_phases(self):
+        one = Round(1, 1, phases=[Phase(f"epoch {i}", 0.25) for i in range(40)])
+        figure = next(f for what, f in self.drawn(Document([Row("a", "b", rounds=[one])])) if what.startswith("phases"))
+        (axes,) = figure.axes
+        self.assertAlmostEqual(sum(each.get_width() for each in axes.patches), 10)
+        self.assertEqual([each.get_text() for each in figure.legends[0].texts][-2:], ["epoch 6", "33 more"])
+
+    @needs_plots
+    def test_names_of_bars_keep_both_ends(self):
+        from ringest.bench import plots
+
+        for label, shown in (("ringest", "ringest"), ("ringest threads, concurrency 64", "ringest threads,\nconcurrency 64"),
+                             ("google-cloud-storage threads, concurrency 16", "google-cloud-storage\nthreads, concurrency 16")):  # fmt: skip
+            self.assertEqual(plots._lines(label), shown)
+        for label in ("x" * 100, "x " * 50 + "end", "begin, " + "x" * 80 + " end"):
+            lines = plots._lines(label).split("\n")
+            self.assertEqual(len(lines), 2)
+            self.assertLess(max(map(len, lines)), 30)
+            self.assertEqual((lines[0][:3], lines[1].rstrip()[-3:]), (label[:3], label.rstrip()[-3:]))
+
+    @needs_plots
+    def test_marks_say_what_they_are_where_the_pointer_rests(self):
+        text = self.page(sample())
+        for said in (r"ringest, connections 4: [\d,.]+ \([\d,.]+ to [\d,.]+\) operations/s", r"another, connections 1: user [\d,.]+ µs/operation",
+                     r"another, connections 16: p50 [\d.]+ ms, p90 [\d.]+ ms, p99 [\d.]+ ms", r"ringest, connections 16: warm-up 0.200 s"):  # fmt: skip
+            self.assertRegex(text, f"<title>{said}")
+        both = self.page(sample(rounds=6), sample(seed=2, rounds=6, faster=0.5))
+        self.assertRegex(both, r"<title>get-4k, ringest, connections 4: 0[.]\d+ \(0[.]\d+ to 0[.]\d+\)")
+        self.assertNotIn('"tip ', text + both)
+
+    @needs_plots
+    def test_a_table_can_be_moved_by_keys(self):
+        for text in (self.page(sample()), self.page(sample(rounds=6), sample(seed=2, rounds=6))):
+            regions = re.findall(r'<div class="scroll" tabindex="0" role="region" aria-label="[^"]+"><table>', text)
+            self.assertEqual((len(regions), len(regions) > 0), (text.count("<table"), True))
+
     @needs_plots
     def test_no_label_is_cut(self):
         """Where the names of rows are so long that little is left for the axes."""
-        from ringest.bench import plots
 
-        drawn = []
+        def seen(axes):
+            """Names of ticks: those beyond the ends of an axis are not drawn."""
+            low, high = sorted(axes.get_ylim())
+            return [label for at, label in zip(axes.get_yticks(), axes.get_yticklabels()) if low <= at <= high]
 
-        def watched(figure, what):
-            made = plain(figure, what)
-            box = figure.bbox
-            for axes in figure.axes:
-                for axis in (axes.xaxis, axes.yaxis):
-                    if axis.label.get_text():
-                        drawn.append((what, axis.label.get_text(), axis.label.get_window_extent(), box))
-            return made
-
-        plain = plots._svg
         rng = random.Random(4)
         rows = [
             Row("get-100k", f"google-cloud-storage in threads {i}", {"concurrency": 48 + i}, rounds=[one_round(rng, 1e4 * (i + 1))] * 3)
             for i in range(4)
         ]  # fmt: skip
-        with unittest.mock.patch.object(plots, "_svg", watched):
-            self.page(Document(rows))
-        self.assertGreater(len(drawn), 4)
+        drawn = [
+            (what, text.get_text(), text.get_window_extent(), figure.bbox)
+            for what, figure in self.drawn(Document(rows))
+            for axes in figure.axes
+            for text in (axes.xaxis.label, axes.yaxis.label, *seen(axes), *axes.texts)
+            if text.get_text()
+        ]
+        self.assertGreater(len(drawn), 20)
         for what, text, label, box in drawn:
             self.assertTrue(box.x0 <= label.x0 and label.x1 <= box.x1, f"{what}: {text}: {label}")
             self.assertTrue(box.y0 <= label.y0 and label.y1 <= box.y1, f"{what}: {text}: {label}")

@@ -60,6 +60,8 @@ def number(value: float | None) -> str:
         return f"{value:.2e}"
     if size >= 100:
         return f"{value:,.0f}"
+    if 0 < size < 0.1:
+        return f"{value:#.3g}"
     return f"{value:.{1 if size >= 10 else 2 if size >= 1 else 3}f}" if size else "0"
 
 
@@ -130,7 +132,7 @@ def _wire(each: Round) -> float | None:
 
 
 RATE = Measure("rate", "operations/s", lambda each: per(each.operations, each.seconds), better=1, counts=True)
-THROUGHPUT = Measure("throughput", "GB/s", lambda each: per(each.bytes or None, each.seconds, 1e-9), better=1)
+THROUGHPUT = Measure("throughput", "MB/s", lambda each: per(each.bytes or None, each.seconds, 1e-6), better=1)
 CPU_EACH = Measure("CPU", "µs/operation", lambda each: per(each.cpu_seconds, each.operations, 1e6), counts=True)
 CPU_BYTES = Measure("CPU", "s/GB", lambda each: per(each.cpu_seconds, each.bytes, 1e9))
 LATENCIES = tuple(Measure(each, "ms", _latency(share), counts=each in ("p50", "p99")) for each, share in QUANTILES)

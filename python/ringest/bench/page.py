@@ -63,10 +63,23 @@ def _figure(title: str, plot: Element, class_: str = "") -> Element:
     return made
 
 
-def _table(head: Iterable[str], lines: Iterable[Element]) -> Element:
-    columns = element("tr", *(element("th", each, scope="col") for each in head))
+def _table(what: str, head: Iterable[str], lines: Iterable[Element]) -> Element:
+    columns = element("tr", *(_above(each) for each in head))
     table = element("table", element("thead", columns), element("tbody", *lines))
-    return element("div", table, class_="scroll", tabindex="0")
+    # With arrow keys, too, it is moved where it is wider than the page.
+    return element("div", table, class_="scroll", tabindex="0", role="region", aria_label=what)
+
+
+def _above(title: str) -> Element:
+    """The head of a column, with the unit below it, or what is in brackets."""
+    name, _, unit = title.removesuffix(")").replace(" (", ", ", 1).partition(", ")
+    return element("th", name, *([element("span", unit)] if unit else []), scope="col")
+
+
+def _below(text: str) -> Element:
+    """A figure, and what is in brackets behind it, below."""
+    figure, _, rest = text.partition(" (")
+    return element("td", figure, *([element("span", rest.removesuffix(")"))] if rest else []))
 
 
 def _spread(found: figures.Summary | None) -> Element:
@@ -95,7 +108,7 @@ def _rows(group: Group) -> Element:
             else:
                 line.remove(line[1])
                 line.append(failed)
-    return _table(["client", "rounds", *(each.title for each in measures)], lines)
+    return _table(f"figures of {group.title}", ["client", "rounds", *(each.title for each in measures)], lines)
 
 
 def _group(group: Group, palette: plots.Palette, is_plotted: bool) -> list[Element]:
@@ -140,11 +153,11 @@ def _changes(comparison: Comparison) -> list[Element]:
     for row in [each for each in comparison.rows if each.changes][:MAX_TABLES]:
         lines = []
         for change, cells in zip(row.changes, markdown.changes(row.changes)):
-            line = element("tr", *(element("td", each) for each in cells))
+            line = element("tr", element("td", cells[0]), *map(_below, cells[1:]))
             if change.is_beyond_noise and _VERDICTS[change.verdict]:
                 line[-1].set("class", _VERDICTS[change.verdict])
             lines.append(line)
-        said += [element("h3", row.label), _table(markdown.CHANGE_HEAD, lines)]
+        said += [element("h3", row.label), _table(f"changes of {row.label}", markdown.CHANGE_HEAD, lines)]
     return said
 
 
