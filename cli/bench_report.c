@@ -77,15 +77,23 @@ static void series_lines(const struct bench_result *result)
 
 static void latency_lines(const struct bench_options *options, const struct bench_result *result)
 {
+    static const struct {
+        const char *name;
+        double share;
+    } quantiles[] = {
+        {"p50", 0.5}, {"p90", 0.9}, {"p99", 0.99}, {"p99.9", 0.999}, {"p99.99", 0.9999}};
     const struct histogram *latency = &result->latency;
     if (result->first_ns == 0) {
         printf("  latency       no answer came\n");
         return;
     }
-    printf("  latency       p50 %.2f ms, p90 %.2f ms, p99 %.2f ms, p99.9 %.2f ms, p99.99 %.2f ms, "
-           "max %.2f ms\n",
-           quantile_ms(latency, 0.5), quantile_ms(latency, 0.9), quantile_ms(latency, 0.99),
-           quantile_ms(latency, 0.999), quantile_ms(latency, 0.9999), (double)latency->max / 1e6);
+    printf("  latency       ");
+    for (size_t i = 0; i < RG_ARRAY_LEN(quantiles); i++) {
+        if (histogram_supports(latency, quantiles[i].share)) {
+            printf("%s %.2f ms, ", quantiles[i].name, quantile_ms(latency, quantiles[i].share));
+        }
+    }
+    printf("max %.2f ms\n", (double)latency->max / 1e6);
     printf("                from when a request %s; the first answer came after %.2f ms\n",
            options->rate_per_s > 0 ? "was due" : "got a connection",
            (double)(result->first_ns - result->started_ns) / 1e6);

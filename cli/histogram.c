@@ -59,3 +59,8 @@ uint64_t histogram_quantile(const struct histogram *histogram, double share)
     }
     return histogram->max;
 }
+
+bool histogram_supports(const struct histogram *histogram, double share)
+{
+    return (double)histogram->total * (1 - share) >= 1 - 1e-9;
+}

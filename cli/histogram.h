@@ -26,6 +26,8 @@ void histogram_merge(struct histogram *histogram, const struct histogram *other)
 /* The time that this share of them, from 0 to 1, is at most: of the bucket the longest, and no more
  * than the longest of all. 0 of an empty one. */
 uint64_t histogram_quantile(const struct histogram *histogram, double share);
+/* Whether a time is expected beyond it: of fewer, a quantile is the longest of all. */
+bool histogram_supports(const struct histogram *histogram, double share);
 /* The longest time of a bucket. */
 uint64_t histogram_bound(uint32_t bucket);
 

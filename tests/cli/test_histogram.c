@@ -99,6 +99,26 @@ static void test_the_ends(void)
     RG_CHECK_EQ(histogram.total, 2);
 }
 
+/* The 99.99th percentile of a hundred times is nothing but the longest of them. */
+static void test_quantiles_need_times_beyond_them(void)
+{
+    static const struct {
+        double share;
+        uint64_t total;
+    } rows[] = {{0.5, 2}, {0.9, 10}, {0.99, 100}, {0.999, 1000}, {0.9999, 10000}};
+    for (size_t i = 0; i < RG_ARRAY_LEN(rows); i++) {
+        struct histogram *histogram = calloc(1, sizeof(*histogram));
+        RG_CHECK(histogram != NULL);
+        for (uint64_t count = 1; count < rows[i].total; count++) {
+            histogram_add(histogram, count);
+        }
+        RG_CHECK(!histogram_supports(histogram, rows[i].share));
+        histogram_add(histogram, 1);
+        RG_CHECK(histogram_supports(histogram, rows[i].share));
+        free(histogram);
+    }
+}
+
 int main(int argc, char **argv)
 {
     static const struct rg_test tests[] = {
@@ -106,6 +126,7 @@ int main(int argc, char **argv)
         RG_TEST(test_merging_loses_nothing),
         RG_TEST(test_buckets_follow_each_other),
         RG_TEST(test_the_ends),
+        RG_TEST(test_quantiles_need_times_beyond_them),
     };
     return rg_test_main(argc, argv, tests, RG_ARRAY_LEN(tests));
 }
