@@ -33,6 +33,8 @@ TOLERANCE = 0.06
 # Of the row without cipher and CRC, where these are most of it. How a body's bytes come, in few or many pieces, makes up to 0.14.
 TOLERANCE_OF_OURS = 0.2
 AGAIN = 2
+# One difference of two runs has layers below zero: what starting and connecting take varies by more than small layers have.
+ROUNDS_MIN = 3
 LAYERS = ("cli", "gcs", "http", "runtime", "json", "tls", "cipher", "crc", "libc", "other")
 # verb, object size, requests of the shorter and the longer run
 ROWS = {
@@ -228,13 +230,17 @@ def main():
     parser.add_argument("--ringest", default=common.PROGRAM, help="the program, of a release build with lines (-g)")
     parser.add_argument("--build", default="", help="what it was built with, such as the compiler and its options")
     parser.add_argument("--row", choices=ROWS, action="append", help="only these")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=3, help=f"{ROUNDS_MIN} at least; 3")
     parser.add_argument("--concurrency", type=int, default=1)
     parser.add_argument(
         "--update", action="store_true", help="write what is counted to perf/instructions.json and its table"
     )
     parser.add_argument("--quick", action="store_true", help="count little, and compare nothing")
     arguments = parser.parse_args()
+    if arguments.rounds < ROUNDS_MIN:
+        parser.error(
+            f"--rounds {arguments.rounds}: {ROUNDS_MIN} at least, of which the medians are taken; --quick counts little"
+        )
     common.need("valgrind")
     made = made_with(arguments)
     baseline = {"made_with": None}

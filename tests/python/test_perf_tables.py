@@ -1,6 +1,9 @@
-"""The table that script/bench writes into docs/PERFORMANCE.md."""
+"""What script/bench says before it begins, and the table that it writes into docs/PERFORMANCE.md."""
 
+import contextlib
+import importlib
 import importlib.util
+import io
 import json
 import os
 import pathlib
@@ -8,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 ROOT = pathlib.Path(os.environ["RINGEST_TESTS"]).parent
 SCRIPT = ROOT / "perf" / "tables.py"
@@ -73,6 +77,59 @@ class Tables(unittest.TestCase):
         status, message, written = self.run_script("# A page\n")
         self.assertEqual((status, written), (1, "# A page\n"))
         self.assertIn("page.md: has not the marks <!-- script/bench wrk writes this -->", message)
+
+
+class Words(unittest.TestCase):
+    def test_help_installs_nothing(self):
+        with tempfile.TemporaryDirectory() as folder:
+            ran = os.path.join(folder, "ran")
+            for name in ("dpkg-query", "apt-get", "meson", "ninja"):
+                path = os.path.join(folder, name)
+                with open(path, "w", encoding="ascii") as file:
+                    file.write(f"#!/bin/sh\ntouch {ran}\nexit 1\n")
+                os.chmod(path, 0o755)
+            environment = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"}
+            for words, text in (
+                (["--help"], "usage: script/bench [wrk | peers]"),
+                (["wrk", "-h"], "--floor PROGRAM"),
+                (["peers", "--rounds", "3", "--help"], "--scenarios"),
+            ):
+                command = [ROOT / "script" / "bench", *words]
+                done = subprocess.run(command, env=environment, capture_output=True, text=True)
+                self.assertEqual((done.returncode, os.path.exists(ran)), (0, False), done.stderr)
+                self.assertIn(text, done.stdout)
+
+    def test_too_few_rounds_of_instructions_are_refused(self):
+        command = [sys.executable, ROOT / "perf" / "instructions.py", "--rounds", "1", "--ringest", "/none"]
+        done = subprocess.run(command, capture_output=True, text=True)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn("--rounds 1: 3 at least, of which the medians are taken", done.stderr)
+
+
+class Wrk(unittest.TestCase):
+    def setUp(self):
+        self.enterContext(unittest.mock.patch.object(sys, "path", [str(ROOT / "perf"), *sys.path]))
+        self.compare = importlib.import_module("compare")
+        self.options = unittest.mock.Mock(seconds=1, wrk_start_s={True: 0.1})
+        self.nginx = unittest.mock.Mock(url=lambda tls: "https://localhost")
+
+    def time(self, name, *runs):
+        with (
+            unittest.mock.patch.object(self.compare, "run_wrk", side_effect=runs) as run,
+            contextlib.redirect_stderr(io.StringIO()),
+        ):
+            return self.compare.time_wrk(self.nginx, name, True, self.options), [
+                each.args[1] for each in run.mock_calls
+            ]
+
+    def test_where_no_answer_came_it_is_asked_for_longer(self):
+        found, seconds = self.time("3m", (0, 0.0, 0.2), (0, 0.0, 0.2), (1, 6.0 * (1 << 20), 0.3))
+        self.assertEqual((found["requests"], found["requests_per_s"], seconds), (2, 0.5, [1, 2, 4]))
+        self.assertAlmostEqual(found["cpu_us_per_request"], 1e5)
+
+    def test_where_none_comes_it_says_so(self):
+        with self.assertRaisesRegex(SystemExit, "wrk had no answer within 16 s"):
+            self.time("4k", *[(0, 100.0, 0.2)] * 5)
 
 
 if __name__ == "__main__":
