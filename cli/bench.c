@@ -345,7 +345,7 @@ const struct cli_command cli_bench = {
         "                     JSON that `ringest bench report` reads\n" CLI_CONNECTION_HELP
         "\nget reads every object completely into memory, and compares its CRC32C with the "
         "server's.\n"
-        "put writes new objects into a folder of its own, PREFIXringest-bench-RANDOM/, and "
+        "put writes new objects into a folder of its own, PREFIXringest-bench-ID/, and "
         "removes\n"
         "them at the end, also after an error or Ctrl-C. It never replaces an object. get and "
         "list\n"

@@ -1,6 +1,7 @@
 /* The objects that a benchmark writes, and their removal: see bench_objects.h. */
 #include "cli/bench_objects.h"
 
+#include "cli/bench_folder.h"
 #include "cli/lister.h"
 #include "cli/lookup.h"
 
@@ -8,28 +9,29 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
-#define FOLDER_NAME "ringest-bench-"
 #define INDEX_DIGITS 8
 /* Bytes that a name needs behind the prefix: the folder's name, that of a process, and an index. */
-#define NAME_ROOM (sizeof(FOLDER_NAME) + 16 + 1 + 11 + 20)
+#define NAME_ROOM (BENCH_FOLDER_SIZE + 1 + 11 + 20)
+/* Folders of others: each that is looked for costs a request. */
+#define LOOKED_AT_MAX 64
+#define TOLD_MAX 5
 #define BATCHES_INFLIGHT 16
 #define OBJECT_NONE (-1)
 
 int bench_objects_folder(const struct cli_uri *prefix, char out_folder[RG_OBJECT_NAME_SIZE_MAX + 1])
 {
-    uint64_t id;
-    if (getrandom(&id, sizeof(id), 0) != (ssize_t)sizeof(id)) {
-        return cli_fail("no random name for the benchmark's folder: %s", strerror(errno));
+    char name[BENCH_FOLDER_SIZE];
+    int rc = bench_folder_name(name);
+    if (rc < 0) {
+        return cli_fail("no random name for the benchmark's folder: %s", strerror(-rc));
     }
     if (strlen(prefix->name) + NAME_ROOM > RG_OBJECT_NAME_SIZE_MAX) {
         return cli_usage("the prefix leaves no room for the names of objects; it may have %zu "
                          "bytes at most",
                          (size_t)RG_OBJECT_NAME_SIZE_MAX - NAME_ROOM);
     }
-    snprintf(out_folder, RG_OBJECT_NAME_SIZE_MAX + 1, "%s" FOLDER_NAME "%016" PRIx64 "/",
-             prefix->name, id);
+    snprintf(out_folder, RG_OBJECT_NAME_SIZE_MAX + 1, "%s%s/", prefix->name, name);
     return CLI_DONE;
 }
 
@@ -42,23 +44,50 @@ void bench_objects_open(struct bench_objects *objects, const struct cli_uri *pre
     RG_ASSERT(size > 0 && (size_t)size < sizeof(objects->folder));
 }
 
+/* Says of a folder that it is left, or may be. False: it is somebody's who is at work. */
+static bool folder_tell(const char *bucket, const char *folder, const char *name)
+{
+    switch (bench_folder_owner(name)) {
+    case BENCH_FOLDER_RUNS:
+        return false;
+    case BENCH_FOLDER_GONE:
+        cli_note(
+            "gs://%s/%s/ is left by a benchmark that was killed, or had --keep; `ringest rm -r` "
+            "removes it",
+            bucket, folder);
+        return true;
+    default:
+        cli_note("gs://%s/%s/ is of a benchmark of another machine or container, which is running "
+                 "or has left it",
+                 bucket, folder);
+        return true;
+    }
+}
+
 int bench_objects_tell_left(const struct cli_uri *prefix, struct cli_session *session)
 {
-    char beginning[RG_OBJECT_NAME_SIZE_MAX + 1];
-    snprintf(beginning, sizeof(beginning), "%.*s" FOLDER_NAME, (int)strlen(prefix->name),
+    char beginning[RG_OBJECT_NAME_SIZE_MAX + 1], from[RG_OBJECT_NAME_SIZE_MAX + 2];
+    snprintf(beginning, sizeof(beginning), "%.*s" BENCH_FOLDER_PREFIX, (int)strlen(prefix->name),
              prefix->name);
+    snprintf(from, sizeof(from), "%s", beginning);
     struct lookup lookup = {0};
-    bool any = false;
-    int status = lookup_open(&lookup, session, prefix->bucket, 1);
-    if (status == CLI_DONE) {
-        status = lookup_prefix(&lookup, beginning, &any);
-    }
-    if (any) {
-        const char *name = lookup.page->objects[lookup.index].name;
-        size_t size = strlen(beginning) + strcspn(name + strlen(beginning), "/");
-        cli_note("gs://%s/%.*s/ is of a benchmark that is running or was killed; `ringest rm -r` "
-                 "removes it",
-                 prefix->bucket, (int)size, name);
+    int told = 0, status = lookup_open(&lookup, session, prefix->bucket, 1);
+    for (int i = 0; status == CLI_DONE && i < LOOKED_AT_MAX && told < TOLD_MAX; i++) {
+        struct there there;
+        status = lookup_find(&lookup, from, &there);
+        const struct rg_list_page *page = lookup.page;
+        const char *name = status == CLI_DONE && there.is_known && lookup.index < page->object_count
+                               ? page->objects[lookup.index].name
+                               : "";
+        if (strncmp(name, beginning, strlen(beginning)) != 0) {
+            break;
+        }
+        /* The next one is behind all that is in this folder: "0" follows "/". */
+        size_t size = strcspn(name + strlen(prefix->name), "/") + strlen(prefix->name);
+        bool is_folder = name[size] == '/';
+        snprintf(from, sizeof(from), "%.*s", (int)size, name);
+        told += is_folder && folder_tell(prefix->bucket, from, from + strlen(prefix->name));
+        strcat(from, is_folder ? "0" : "!");
     }
     lookup_close(&lookup);
     return status;

@@ -1,7 +1,8 @@
 /* The objects that a benchmark writes, and their removal.
  *
- * They lie in a folder with a random name, are only ever created, and are removed by generation: an
- * object of somebody else is neither replaced nor removed, and no old version of ours stays.
+ * They lie in a folder of their own (bench_folder.h), are only ever created, and are removed by
+ * generation: an object of somebody else is neither replaced nor removed, and no old version of
+ * ours stays.
  *
  *   folder -> open -> add, take for each object -> remove -> free
  *
@@ -29,8 +30,8 @@ int bench_objects_folder(const struct cli_uri *prefix,
 #define BENCH_OBJECTS_WHOLE (-1)
 void bench_objects_open(struct bench_objects *objects, const struct cli_uri *prefix,
                         const char *folder, int process);
-/* Names a folder of a benchmark below the prefix, which may have been killed. CLI_DONE, or an exit
- * status after printing why nobody knows. */
+/* Names folders of benchmarks below the prefix whose processes are gone, or are not of this
+ * machine. CLI_DONE, or an exit status after printing why nobody knows. */
 int bench_objects_tell_left(const struct cli_uri *prefix, struct cli_session *session);
 /* Writes the name of the next object to `out_name`. 0, or -ENOMEM. */
 int bench_objects_add(struct bench_objects *objects, char out_name[RG_OBJECT_NAME_SIZE_MAX + 1]);

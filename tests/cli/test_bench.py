@@ -127,10 +127,10 @@ class Bench(ServedCase):
         before = self.listed("gs://users")
         report = self.bench("put", "gs://users/train/", "--count=5")
         self.assertEqual((report["requests"], report["removed"], report["left"]), (5, 5, 0))
-        self.assertRegex(report["folder"], r"^train/ringest-bench-[0-9a-f]{16}/$")
+        self.assertRegex(report["folder"], r"^train/ringest-bench-[0-9a-f]{12}-[0-9a-f]+-[0-9a-f]+-[0-9a-f]{16}/$")
         self.assertEqual(self.listed("gs://users"), before)
         text = self.ok(self.ringest("bench", "put", "gs://users/train/", "--count=5")).decode()
-        self.assertRegex(text, r"objects +5 removed again from gs://users/train/ringest-bench-\w+/\n")
+        self.assertRegex(text, r"objects +5 removed again from gs://users/train/ringest-bench-[\w-]+/\n")
         self.assertEqual(self.listed("gs://users"), before)
 
     def test_put_names_what_a_killed_one_has_left(self):
@@ -138,16 +138,26 @@ class Bench(ServedCase):
         with Rule(at, method="storage.objects.insert", bucket="users-6", nth=5, answer="held") as held:
             bench = self.put_until_stopped("gs://users-6/")
             held.wait()
+            folder = self.listed("gs://users-6")[0]["name"].partition("/")[0]
+            # One that still runs is not named, nor is anything but a folder; those of others are.
+            self.server.put("users-6", "ringest-bench-notes", b"mine")
+            self.server.put("users-6", "ringest-bench-0123456789abcdef/00000000", b"theirs")
+            other = (
+                "note: gs://users-6/ringest-bench-0123456789abcdef/ is of a benchmark of another machine or container, "
+                "which is running or has left it"
+            )
+            done = self.ringest("bench", "put", "gs://users-6/", "--count=5")
+            self.assertEqual((done.returncode, done.stderr), (DONE, f"ringest: bench: {other}\n"))
             bench.kill()
             bench.communicate()
-        folder = self.listed("gs://users-6")[0]["name"].partition("/")[0]
-        done = self.ringest("bench", "put", "gs://users-6/", "--count=5")
-        note = (
-            f"note: gs://users-6/{folder}/ is of a benchmark that is running or was killed; `ringest rm -r` removes it"
-        )
-        self.assertEqual((done.returncode, done.stderr), (DONE, f"ringest: bench: {note}\n"))
+        note = f"note: gs://users-6/{folder}/ is left by a benchmark that was killed, or had --keep; `ringest rm -r` removes it"
+        for _ in range(2):
+            done = self.ringest("bench", "put", "gs://users-6/", "--count=5")
+            said = {f"ringest: bench: {each}" for each in (other, note)}
+            self.assertEqual((done.returncode, set(done.stderr.splitlines())), (DONE, said))
         self.ok(self.ringest("rm", "-q", "-r", f"gs://users-6/{folder}/"))
-        self.assertEqual(self.listed("gs://users-6"), [])
+        left = [object["name"] for object in self.listed("gs://users-6")]
+        self.assertEqual(left, ["ringest-bench-0123456789abcdef/00000000", "ringest-bench-notes"])
 
     def test_where_no_answer_came_there_is_no_first(self):
         for options in ((), ("--json",)):

@@ -1,6 +1,7 @@
 """`ringest bench run` and `presets`: every preset against the emulator over TLS, what it counts, and what it leaves."""
 
 import dataclasses
+import json
 import multiprocessing
 import os
 import signal
@@ -686,7 +687,8 @@ class Ends(unittest.TestCase):
         process.kill()
         process.wait()
         text = (
-            f"gs://mine/bench/{made}/ is left by a benchmark that was killed; `ringest rm -r gs://mine/bench/{made}/`"
+            f"gs://mine/bench/{made}/ is left by a benchmark that was killed, or had --keep; "
+            f"`ringest rm -r gs://mine/bench/{made}/`"
         )
         told = next_one().splitlines()
         self.assertIn(text, told[0])
@@ -729,6 +731,12 @@ class Ends(unittest.TestCase):
         self.assertTrue(leftovers.is_left(f"ringest-bench-{here}-{ours[1]}-{int(ours[2], 16) - 1:x}-{number}"))
         for each in ("ringest-bench-0123456789abcdef", f"mine-{name}", "ringest-bench-"):
             self.assertFalse(leftovers.is_left(each))
+        # The program marks its own in the same way.
+        put = [os.environ["RINGEST_PROGRAM"], "bench", "put", "gs://mine/", "--count=1", "--json"]
+        done = subprocess.run(put, env=self.environment, capture_output=True, text=True, check=True)
+        marked = json.loads(done.stdout)["folder"].rstrip("/")
+        self.assertTrue(leftovers.is_left(marked), marked)
+        self.assertEqual(marked.split("-")[2], leftovers.new_name().split("-")[2])
 
     def test_what_others_put_into_its_folder_stays_and_is_named(self):
         process = self.start("read", work="epochs = 1000000")

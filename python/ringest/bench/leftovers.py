@@ -8,7 +8,6 @@ is not known."""
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import re
 import secrets
@@ -23,10 +22,11 @@ NAMED_MAX = 5
 
 
 def _here() -> str:
-    """This boot of this machine, and its namespace of processes."""
+    """This boot of this machine, and its namespace of processes: random digits of the one with the number of the other
+    in them, as the program has it (cli/bench_folder.c)."""
     with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-        boot = file.read().strip()
-    return hashlib.sha256(f"{boot} {os.readlink('/proc/self/ns/pid')}".encode()).hexdigest()[:12]
+        boot = file.read().strip().replace("-", "")
+    return f"{int(boot[:12], 16) ^ os.stat('/proc/self/ns/pid').st_ino:012x}"
 
 
 def _started(pid: int) -> int | None:
@@ -80,11 +80,9 @@ def in_bucket(client: ringest.Client, place: str) -> list[str]:
     return [bucket + each for each in folders if is_left(each.rstrip("/").rpartition("/")[2])]
 
 
-def said(found: list[str], command: str) -> list[str]:
+def said(found: list[str], command: str, how: str) -> list[str]:
     """A line for each, with the command that removes it."""
-    lines = [
-        f"{each} is left by a benchmark that was killed; `{command} {each}` removes it" for each in found[:NAMED_MAX]
-    ]
+    lines = [f"{each} is left by a benchmark that {how}; `{command} {each}` removes it" for each in found[:NAMED_MAX]]
     more = len(found) - NAMED_MAX
     return [*lines, f"and {more:,} more such folders"] if more > 0 else lines
 
@@ -92,4 +90,5 @@ def said(found: list[str], command: str) -> list[str]:
 def warnings(client: ringest.Client, place: str | None) -> list[str]:
     """Of a place in a bucket, if there is one, and of the temporary files."""
     in_it = in_bucket(client, place) if place is not None else []
-    return [*said(in_it, "ringest rm -r"), *said(in_temporary_files(), "rm -r")]
+    killed = "was killed"
+    return [*said(in_it, "ringest rm -r", f"{killed}, or had --keep"), *said(in_temporary_files(), "rm -r", killed)]
