@@ -35,10 +35,9 @@ extern char rg_uring_wake_tag; /* user data of the read of wake_fd */
 enum {
     RG_URING_CANCEL_INFLIGHT = 1,
     RG_URING_RESULT_KNOWN = 2, /* the cancellation's completion is still to come */
-    RG_URING_SENT = 4,         /* the result is final before the op is ready */
-    RG_URING_UNCACHED = 8,     /* a read that has to wait, and has an entry */
-    RG_URING_ENTERED = 16,     /* the kernel may have the entry */
-    RG_URING_OLD = 32,         /* became ready before epoll took over */
+    RG_URING_TRIED = 4,        /* a send or a read of a file: as far as it goes without waiting */
+    RG_URING_ENTERED = 8,      /* the kernel may have the entry */
+    RG_URING_OLD = 16,         /* became ready before epoll took over */
 };
 
 /* Takes off completions, so many at most: ops become ready. */

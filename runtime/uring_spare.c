@@ -43,7 +43,7 @@ static void op_move(struct rg_uring *backend, struct rg_op *op, int error)
     uint8_t before = op->backend_state;
     op->backend_state = 0;
     if ((before & RG_URING_RESULT_KNOWN) != 0) {
-        op->backend_state = RG_URING_OLD;
+        op->backend_state = RG_URING_OLD | (before & RG_URING_TRIED);
         rg_loop_op_ready(backend->loop, op, op->result);
         return;
     }

@@ -639,6 +639,28 @@ static void test_many_sockets_become_ready_at_once(void)
     teardown();
 }
 
+/* Starting a send makes no system call: what starts many would find its code and memory in the
+ * cache no more. */
+static void test_a_send_is_made_when_its_turn_comes(void)
+{
+    setup();
+    int fds[2];
+    make_pair(fds);
+    struct probe probe;
+    probe_adopt(&probe, fds[0]);
+    char got[8];
+    rg_op_send(loop, &probe.op, &probe.socket, "hello", 5);
+    RG_CHECK_EQ(recv(fds[1], got, sizeof(got), MSG_DONTWAIT), -1);
+    RG_CHECK_EQ(probe.done_count, 0);
+    rg_loop_pass(loop, 0);
+    RG_CHECK_EQ(recv(fds[1], got, sizeof(got), MSG_DONTWAIT), 5);
+    RG_CHECK_EQ(probe.done_count, 1);
+    RG_CHECK_EQ(probe.result, 5);
+    probe_close(&probe);
+    close(fds[1]);
+    teardown();
+}
+
 static void test_sockets_that_share_a_buffer_get_their_own_bytes(void)
 {
     enum { COUNT = 64, SIZE = 5000 };
@@ -740,6 +762,7 @@ static void test_too_few_descriptors_are_an_error_of_open(void)
     XX(test_data_and_end_between_a_short_receive_and_the_next)                                     \
     XX(test_a_half_closed_peer_does_not_make_a_blocked_send_spin)                                  \
     XX(test_many_sockets_become_ready_at_once)                                                     \
+    XX(test_a_send_is_made_when_its_turn_comes)                                                    \
     XX(test_sockets_that_share_a_buffer_get_their_own_bytes)                                       \
     XX(test_an_owner_has_so_many_turns_in_a_pass)                                                  \
     XX(test_too_few_descriptors_are_an_error_of_open)
