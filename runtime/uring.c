@@ -545,6 +545,9 @@ static int submit_and_wait(struct io_uring *ring, struct __kernel_timespec *time
                            sizeof(wait));
 }
 
+/* Since Linux 6.13 a wait that has slept completes as much as it waited for, and leaves the rest of
+ * what is there to the next call. So where one came, that call is made here: otherwise each sleep
+ * would make two passes, and wake whoever takes completions twice. */
 static void uring_enter(struct rg_uring *backend, uint64_t deadline_ns)
 {
     backend->hurried = false;
@@ -561,6 +564,9 @@ static void uring_enter(struct rg_uring *backend, uint64_t deadline_ns)
         wait = &timeout;
     }
     note_entered(backend, submit_and_wait(&backend->ring, wait));
+    if (backend->broken == 0 && io_uring_cq_ready(&backend->ring) == 1) {
+        note_entered(backend, io_uring_get_events(&backend->ring));
+    }
 }
 
 void rg_uring_drain(struct rg_uring *backend, uint32_t count_max)

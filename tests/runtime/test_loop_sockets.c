@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <netinet/tcp.h>
+#include <pthread.h>
 #include <sys/resource.h>
 
 static void write_all(int fd, const void *data, size_t size)
@@ -639,6 +640,63 @@ static void test_many_sockets_become_ready_at_once(void)
     teardown();
 }
 
+struct later {
+    int fd;
+    size_t size;
+};
+
+/* Long enough for a loop to fall asleep. */
+static void *write_later(void *context)
+{
+    static const uint8_t data[64];
+    const struct later *later = context;
+    const struct timespec pause = rg_timespec_from_ns(10 * RG_NS_PER_MS);
+    (void)nanosleep(&pause, NULL);
+    write_all(later->fd, data, later->size);
+    return NULL;
+}
+
+/* What comes at once while a loop sleeps is one pass: with each more, whoever takes completions
+ * would be woken once more. One write makes all descriptors of a socket readable. Whether the loop
+ * wakes before all have been told is chance, so it is tried again. */
+static void test_what_comes_at_once_in_a_sleep_is_one_pass(void)
+{
+    enum { COUNT = 8, TRIES = 50 };
+    setup();
+    int fds[2];
+    make_pair(fds);
+    struct probe probes[COUNT];
+    for (int i = 0; i < COUNT; i++) {
+        probe_adopt(&probes[i], i == 0 ? fds[0] : fcntl(fds[0], F_DUPFD_CLOEXEC, 0));
+    }
+    struct later later = {.fd = fds[1], .size = COUNT};
+    unsigned best = 0, total = 0;
+    for (int try = 0; try < TRIES && best < COUNT; try++) {
+        for (int i = 0; i < COUNT; i++) {
+            probe_recv(&probes[i], 1);
+        }
+        pthread_t thread;
+        RG_CHECK_EQ(pthread_create(&thread, NULL, write_later, &later), 0);
+        unsigned end = total + COUNT;
+        while (total < end) {
+            unsigned before = total;
+            rg_loop_pass(loop, rg_now_ns() + RG_NS_PER_S);
+            total = 0;
+            for (int i = 0; i < COUNT; i++) {
+                total += probes[i].done_count;
+            }
+            best = RG_MAX(best, total - before);
+        }
+        pthread_join(thread, NULL);
+    }
+    RG_CHECK_EQ(best, COUNT);
+    for (int i = 0; i < COUNT; i++) {
+        probe_close(&probes[i]);
+    }
+    close(fds[1]);
+    teardown();
+}
+
 /* Starting a send makes no system call: what starts many would find its code and memory in the
  * cache no more. */
 static void test_a_send_is_made_when_its_turn_comes(void)
@@ -762,6 +820,7 @@ static void test_too_few_descriptors_are_an_error_of_open(void)
     XX(test_data_and_end_between_a_short_receive_and_the_next)                                     \
     XX(test_a_half_closed_peer_does_not_make_a_blocked_send_spin)                                  \
     XX(test_many_sockets_become_ready_at_once)                                                     \
+    XX(test_what_comes_at_once_in_a_sleep_is_one_pass)                                             \
     XX(test_a_send_is_made_when_its_turn_comes)                                                    \
     XX(test_sockets_that_share_a_buffer_get_their_own_bytes)                                       \
     XX(test_an_owner_has_so_many_turns_in_a_pass)                                                  \
