@@ -235,7 +235,7 @@ def parse() -> argparse.Namespace:
     )
     parser.add_argument("--connections", nargs="+", type=int, default=[16, 64])
     parser.add_argument("--seconds", type=float, default=1, help="of each measurement; 1")
-    parser.add_argument("--warm-up", type=float, default=1, help="before each, in seconds; 1")
+    parser.add_argument("--warm-up", type=float, default=0.5, help="before each, in seconds; 0.5")
     parser.add_argument("--rounds", type=int, default=3, help="3")
     parser.add_argument("--results", metavar="FOLDER", help="for tables and charts; perf/results")
     parser.add_argument("--quick", action="store_true", help="one short round of the smallest size")
