@@ -156,7 +156,7 @@ def read_together(team: Team, files: dict[str, File], read_ranges: ReadRanges, t
     def see(piece: Piece, address: int, generation: int, crc32c: int) -> None:
         incoming[piece.file].add(piece, address, generation, crc32c, take)
 
-    team.read(list(_pieces(segments, piece_bytes(team.size))), read, see)
+    team.read(list(_pieces(segments, piece_bytes(team))), read, see)
     return [file for uri, file in files.items() if uri not in common]
 
 

@@ -41,6 +41,9 @@ SET_PIECES = 1024
 SETS = 24
 SETS_NEAR = 5
 NEAR_S = 0.005
+# What a round has of each rank where the first one was answered within NEAR_S: with less memory in use, more of it is used
+# again, and is still in the cache.
+NEAR_BYTES = 2 << 20
 # Of a piece: not so small that a request costs more than its bytes, and not so large that owners wait for one.
 PIECE_BYTES_MIN = 2 << 20
 PIECE_BYTES_MAX = 8 << 20
@@ -104,9 +107,15 @@ Read = Callable[[list[Want]], list[tuple[int, int]]]
 Take = Callable[[Piece, int, int, int], None]
 
 
-def piece_bytes(ranks: int) -> int:
-    """So that each of them has a part in a round."""
-    return min(max(SET_BYTES // ranks, PIECE_BYTES_MIN), PIECE_BYTES_MAX, SET_BYTES)
+def _set_bytes(team: Team) -> int:
+    """Of a round."""
+    return min(SET_BYTES, NEAR_BYTES * team.size) if team.is_quick else SET_BYTES
+
+
+def piece_bytes(team: Team) -> int:
+    """So that each of the ranks has a part in a round."""
+    size = _set_bytes(team)
+    return min(max(size // team.size, PIECE_BYTES_MIN), PIECE_BYTES_MAX, size)
 
 
 def alone_checked(alone_max: Any) -> int | None:
@@ -144,6 +153,7 @@ class Team:
         self._has_ended = False  # all ranks know that all have what they asked for
         self.is_lost = False  # a rank is gone, and others cannot be told
         self.answered_us = 0  # how long this rank waited for the last that it read; 0: it has read nothing
+        self.is_quick = False  # the first rank was answered within NEAR_S when it last read for all; all of them know
         if self.rank < 0:
             raise ValueError(f"{what}: this process is no rank of the process group that it is to be loaded with")
         if all(device.type != "cpu" for device in group._device_types):
@@ -269,7 +279,10 @@ class Team:
             except Exception as error:
                 failure = error
         size = len(made) if failure is None else -1
-        (digests, sizes), came = self.tell_given(made, _once_size, number_of(repr(alike)), size)
+        (digests, sizes, waited), came = self.tell_given(
+            made, _once_size, number_of(repr(alike)), size, self.answered_us if self.rank == 0 else 0
+        )
+        self.is_quick = 0 < waited.most < NEAR_S * 1e6
         self._refuse_others(alike, digests)
         if sizes.least < 0:
             self.meet(failure)
@@ -318,18 +331,25 @@ class Team:
     def read(self, pieces: Sequence[Piece], read: Read, take: Take) -> None:
         """Reads pieces, the same and in the same order on all ranks. `read` is called, from another thread, for those
         that this rank owns, `take`, from this one and in order, for those that it wants."""
-        rounds = list(_rounds(pieces))
+        rounds = list(_rounds(pieces, _set_bytes(self)))
         if not rounds:
             return
         # From here on ranks exchange numbers, which one that has failed would not send.
         self.meet()
         memory = _Memory(self, len(rounds), max(each.size for each in rounds))
         out: collections.deque[concurrent.futures.Future[None]] = collections.deque()
-        with concurrent.futures.ThreadPoolExecutor(SETS, "ringest-together") as pool:
+        with (
+            concurrent.futures.ThreadPoolExecutor(1, "ringest-together-pages") as paging,
+            concurrent.futures.ThreadPoolExecutor(SETS, "ringest-together") as pool,
+        ):
             for number, each in enumerate(rounds):
                 # All ranks have copied all rounds before the last one.
-                for ahead in rounds[number + len(out) : max(number + 1, number + memory.sets - 1)]:
-                    out.append(pool.submit(self._read_round, memory, ahead, read))
+                begun = rounds[number + len(out) : max(number + 1, number + memory.sets - 1)]
+                out.extend(pool.submit(self._read_round, memory, ahead, read) for ahead in begun)
+                if not memory.is_near:
+                    # While the service has not answered yet.
+                    for ahead in begun:
+                        paging.submit(self._make_pages, memory, ahead)
                 failure = out.popleft().exception()
                 self.meet(failure)
                 if memory.has_several_hosts:
@@ -340,11 +360,16 @@ class Team:
                         address, generation, crc32c = memory.piece(each, at)
                         take(piece, address, generation, crc32c)
 
+    def _make_pages(self, memory: _Memory, each: _Round) -> None:
+        ranges = ((at, at + _ALIGNMENT + piece.size) for piece, at in each.places() if piece.owner == self.rank)
+        memory.make_pages(each, ranges, _POPULATE_WRITE)
+
     def _read_round(self, memory: _Memory, each: _Round, read: Read) -> None:
         mine = [(piece, at) for piece, at in each.places() if piece.owner == self.rank]
         if not mine:
             return
-        memory.make_pages(each, ((at, at + _ALIGNMENT + piece.size) for piece, at in mine), _POPULATE_WRITE)
+        if memory.is_near:
+            self._make_pages(memory, each)
         wants = [Want(piece, memory.address(each, at) + _ALIGNMENT) for piece, at in mine]
         found = self._timed(lambda: read(wants))
         for (_, at), (generation, crc32c) in zip(mine, found, strict=True):
@@ -399,15 +424,16 @@ def _error_of(told: dict[str, Any], rank: int) -> Exception:
 class _Round:
     """Pieces that are read at once, and where each lies in their memory."""
 
-    def __init__(self, number: int):
+    def __init__(self, number: int, set_bytes: int):
         self.number = number
+        self._set_bytes = set_bytes
         self.pieces: list[Piece] = []
         self.begins: list[int] = []
         self.size = 0  # of the memory that they take
         self._bytes = 0
 
     def has_room(self, piece: Piece) -> bool:
-        return not self.pieces or (self._bytes + piece.size <= SET_BYTES and len(self.pieces) < SET_PIECES)
+        return not self.pieces or (self._bytes + piece.size <= self._set_bytes and len(self.pieces) < SET_PIECES)
 
     def add(self, piece: Piece) -> None:
         self._bytes += piece.size
@@ -419,12 +445,12 @@ class _Round:
         return zip(self.pieces, self.begins)
 
 
-def _rounds(pieces: Iterable[Piece]) -> Iterator[_Round]:
-    each = _Round(0)
+def _rounds(pieces: Iterable[Piece], set_bytes: int) -> Iterator[_Round]:
+    each = _Round(0, set_bytes)
     for piece in pieces:
         if not each.has_room(piece):
             yield each
-            each = _Round(each.number + 1)
+            each = _Round(each.number + 1, set_bytes)
         each.add(piece)
     if each.pieces:
         yield each
@@ -494,7 +520,8 @@ class _Memory:
         told = team.gather(host, number_of(_job._machine()), team.answered_us)
         hosts = [each for each, _, _ in told]
         answered_us = max(each for _, _, each in told)
-        self.sets = min(rounds, SETS_NEAR if 0 < answered_us < NEAR_S * 1e6 else SETS)
+        self.is_near = 0 < answered_us < NEAR_S * 1e6
+        self.sets = min(rounds, SETS_NEAR if self.is_near else SETS)
         self._set_bytes = set_bytes
         leader = hosts.index(host)
         fd, why_alone = -1, ""

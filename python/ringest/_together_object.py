@@ -355,7 +355,7 @@ class TogetherObject:
     def _pieces(self, targets: _Targets, known: list[_Known]) -> list[Piece]:
         """All but what is known, dealt to the ranks in turn."""
         all_ranks = frozenset(range(self._team.size))
-        size = piece_bytes(self._team.size)
+        size = piece_bytes(self._team)
         owners = itertools.cycle(range(self._team.size))
         return [
             Piece(0, begin, min(size, stop - begin), next(owners), all_ranks)
