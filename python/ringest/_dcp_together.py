@@ -18,7 +18,7 @@ from ringest import _core
 from ringest._dcp_ranges import File, Range
 from ringest._errors import checksum_error
 from ringest._exchange import number_of
-from ringest._together import Piece, Team, Want, piece_bytes
+from ringest._together import Piece, Team, Want
 
 # Reads ranges of one object, given as (offset, size, address) each; gives their generation and CRC32Cs.
 ReadRanges = Callable[[str, "array.array[int]"], tuple[int, list[int]]]
@@ -156,7 +156,7 @@ def read_together(team: Team, files: dict[str, File], read_ranges: ReadRanges, t
     def see(piece: Piece, address: int, generation: int, crc32c: int) -> None:
         incoming[piece.file].add(piece, address, generation, crc32c, take)
 
-    team.read(list(_pieces(segments, piece_bytes(team))), read, see)
+    team.read(lambda size: _pieces(segments, size), read, see)
     return [file for uri, file in files.items() if uri not in common]
 
 

@@ -19,7 +19,7 @@ import mmap
 import os
 import struct
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import torch
@@ -41,7 +41,7 @@ SET_PIECES = 1024
 SETS = 24
 SETS_NEAR = 5
 NEAR_S = 0.005
-# What a round has of each rank where the first one was answered within NEAR_S: with less memory in use, more of it is used
+# What a round has of each rank where all were answered within NEAR_S: with less memory in use, more of it is used
 # again, and is still in the cache.
 NEAR_BYTES = 2 << 20
 # Of a piece: not so small that a request costs more than its bytes, and not so large that owners wait for one.
@@ -103,6 +103,8 @@ class Want(NamedTuple):
 Result = TypeVar("Result")
 # Reads pieces of this rank's; gives (generation, CRC32C) of each.
 Read = Callable[[list[Want]], list[tuple[int, int]]]
+# Makes pieces of so many bytes at most.
+Cut = Callable[[int], Iterable[Piece]]
 # Takes what has come: a piece, the address of its bytes, its generation and its CRC32C.
 Take = Callable[[Piece, int, int, int], None]
 
@@ -112,7 +114,7 @@ def _set_bytes(team: Team) -> int:
     return min(SET_BYTES, NEAR_BYTES * team.size) if team.is_quick else SET_BYTES
 
 
-def piece_bytes(team: Team) -> int:
+def _piece_bytes(team: Team) -> int:
     """So that each of the ranks has a part in a round."""
     size = _set_bytes(team)
     return min(max(size // team.size, PIECE_BYTES_MIN), PIECE_BYTES_MAX, size)
@@ -153,7 +155,7 @@ class Team:
         self._has_ended = False  # all ranks know that all have what they asked for
         self.is_lost = False  # a rank is gone, and others cannot be told
         self.answered_us = 0  # how long this rank waited for the last that it read; 0: it has read nothing
-        self.is_quick = False  # the first rank was answered within NEAR_S when it last read for all; all of them know
+        self.is_quick = False  # all were answered within NEAR_S when they last read; all know it
         if self.rank < 0:
             raise ValueError(f"{what}: this process is no rank of the process group that it is to be loaded with")
         if all(device.type != "cpu" for device in group._device_types):
@@ -275,14 +277,11 @@ class Team:
         made, failure = bytearray(), None
         if self.rank == 0:
             try:
-                made = self._timed(make)
+                made = self.timed(make)
             except Exception as error:
                 failure = error
         size = len(made) if failure is None else -1
-        (digests, sizes, waited), came = self.tell_given(
-            made, _once_size, number_of(repr(alike)), size, self.answered_us if self.rank == 0 else 0
-        )
-        self.is_quick = 0 < waited.most < NEAR_S * 1e6
+        (digests, sizes), came = self.tell_given(made, _once_size, number_of(repr(alike)), size)
         self._refuse_others(alike, digests)
         if sizes.least < 0:
             self.meet(failure)
@@ -304,7 +303,7 @@ class Team:
             raise checksum_error(self.what, f"{len(data)} bytes came from rank 0 other than it had read them")
         return data
 
-    def _timed(self, read: Callable[[], Result]) -> Result:
+    def timed(self, read: Callable[[], Result]) -> Result:
         started = time.monotonic()
         result = read()
         self.answered_us = 1 + int((time.monotonic() - started) * 1e6)
@@ -328,14 +327,15 @@ class Team:
         )
         raise self._told
 
-    def read(self, pieces: Sequence[Piece], read: Read, take: Take) -> None:
+    def read(self, cut: Cut, read: Read, take: Take) -> None:
         """Reads pieces, the same and in the same order on all ranks. `read` is called, from another thread, for those
         that this rank owns, `take`, from this one and in order, for those that it wants."""
-        rounds = list(_rounds(pieces, _set_bytes(self)))
+        # From here on ranks exchange numbers, which one that has failed would not send.
+        (waited,) = self.tell(self.answered_us)
+        self.is_quick = 0 < waited.most < NEAR_S * 1e6
+        rounds = list(_rounds(cut(_piece_bytes(self)), _set_bytes(self)))
         if not rounds:
             return
-        # From here on ranks exchange numbers, which one that has failed would not send.
-        self.meet()
         memory = _Memory(self, len(rounds), max(each.size for each in rounds))
         out: collections.deque[concurrent.futures.Future[None]] = collections.deque()
         with (
@@ -346,7 +346,7 @@ class Team:
                 # All ranks have copied all rounds before the last one.
                 begun = rounds[number + len(out) : max(number + 1, number + memory.sets - 1)]
                 out.extend(pool.submit(self._read_round, memory, ahead, read) for ahead in begun)
-                if not memory.is_near:
+                if not self.is_quick:
                     # While the service has not answered yet.
                     for ahead in begun:
                         paging.submit(self._make_pages, memory, ahead)
@@ -368,10 +368,10 @@ class Team:
         mine = [(piece, at) for piece, at in each.places() if piece.owner == self.rank]
         if not mine:
             return
-        if memory.is_near:
+        if self.is_quick:
             self._make_pages(memory, each)
         wants = [Want(piece, memory.address(each, at) + _ALIGNMENT) for piece, at in mine]
-        found = self._timed(lambda: read(wants))
+        found = self.timed(lambda: read(wants))
         for (_, at), (generation, crc32c) in zip(mine, found, strict=True):
             memory.note(each, at, generation, crc32c)
 
@@ -506,7 +506,7 @@ def _tell_alone(why: str) -> None:
 
 def _stranger(told: list[list[int]], rank: int) -> str:
     """told: host and machine of each rank. Why there is a rank on this rank's machine that is none of its host, or ""."""
-    host, machine, _ = told[rank]
+    host, machine = told[rank]
     others = [other for other, each in enumerate(told) if each[1] == machine and each[0] != host]
     return f"rank {others[0]} is of another user, or in another container. {_REMEDY}" if others else ""
 
@@ -517,11 +517,9 @@ class _Memory:
 
     def __init__(self, team: Team, rounds: int, set_bytes: int):
         host = number_of(_job._host())
-        told = team.gather(host, number_of(_job._machine()), team.answered_us)
-        hosts = [each for each, _, _ in told]
-        answered_us = max(each for _, _, each in told)
-        self.is_near = 0 < answered_us < NEAR_S * 1e6
-        self.sets = min(rounds, SETS_NEAR if self.is_near else SETS)
+        told = team.gather(host, number_of(_job._machine()))
+        hosts = [each for each, _ in told]
+        self.sets = min(rounds, SETS_NEAR if team.is_quick else SETS)
         self._set_bytes = set_bytes
         leader = hosts.index(host)
         fd, why_alone = -1, ""

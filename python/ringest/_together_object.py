@@ -12,7 +12,7 @@ import ctypes
 import itertools
 import json
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 from ringest import _core, _newest
@@ -28,7 +28,6 @@ from ringest._together import (
     Want,
     alone_bytes,
     copy_to_new,
-    piece_bytes,
 )
 
 if TYPE_CHECKING:
@@ -121,7 +120,7 @@ def _load_own(team: Team, loading: Loading[T]) -> T:
     own = OwnObject(loading.client, loading.uri, loading.generation)
     said, failure, made = OWN_WANTS, None, []
     try:
-        if own.size() <= alone_bytes(loading.alone_max):
+        if team.timed(own.size) <= alone_bytes(loading.alone_max):
             made.append(loading.make(own))
             said = OWN_HAS
     except Exception as error:
@@ -306,11 +305,11 @@ class TogetherObject:
             targets.copy(piece.offset, address, piece.size)
             sums[piece.offset] = piece.size, checksum
 
-        pieces = self._pieces(targets, known)
-        if sum(each.size for each in pieces) <= GIVEN_BYTES:
-            self._read_given(uri, pieces, generation, take)
+        holes = _holes(known, targets.begin, targets.end)
+        if sum(end - begin for begin, end in holes) <= GIVEN_BYTES:
+            self._read_given(uri, list(self._pieces(holes, GIVEN_BYTES)), generation, take)
         else:
-            self._team.read(pieces, read, take)
+            self._team.read(lambda size: self._pieces(holes, size), read, take)
         return sums
 
     def _given(self, uri: str, ranges: list[tuple[int, int]], generation: int) -> memoryview:
@@ -352,16 +351,13 @@ class TogetherObject:
         known = [each for found in self._known.values() for each in found]
         return memoryview(known[-1].data) if known and self._size <= GIVEN_BYTES else None
 
-    def _pieces(self, targets: _Targets, known: list[_Known]) -> list[Piece]:
-        """All but what is known, dealt to the ranks in turn."""
+    def _pieces(self, holes: list[tuple[int, int]], size: int) -> Iterator[Piece]:
+        """Of what is not known, dealt to the ranks in turn."""
         all_ranks = frozenset(range(self._team.size))
-        size = piece_bytes(self._team)
         owners = itertools.cycle(range(self._team.size))
-        return [
-            Piece(0, begin, min(size, stop - begin), next(owners), all_ranks)
-            for start, stop in _holes(known, targets.begin, targets.end)
-            for begin in range(start, stop, size)
-        ]
+        for start, stop in holes:
+            for begin in range(start, stop, size):
+                yield Piece(0, begin, min(size, stop - begin), next(owners), all_ranks)
 
     def _compare(
         self, uri: str, generation: int, targets: _Targets, sums: dict[int, tuple[int, int]], wanted: int | None

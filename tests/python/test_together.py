@@ -334,8 +334,9 @@ def little_with_an_interrupted_rank(rank, place, uri, who):
     return told, error_of(load_little, rank, place, uri)
 
 
-def most_memory(rank, place, near_s):
+def most_memory(rank, place, near_s, near_bytes):
     """Bytes of the memory that the ranks share."""
+    _together.NEAR_BYTES = near_bytes
     sizes = []
     make = _together._Memory._make
 
@@ -408,10 +409,11 @@ class Loads(unittest.TestCase):
 
     def test_memory_is_bounded(self):
         # As if all services were far, or near.
-        for near_s, sets in ((0, min(_together.SETS, self.size / MIB)), (600, _together.SETS_NEAR)):
-            with self.subTest(near_s=near_s):
-                first, second = ranks.run(2, most_memory, self.place, near_s)
-                self.assertLess(first, 1.02 * (sets + 1) * MIB)
+        far, near = min(_together.SETS, self.size / MIB), _together.SETS_NEAR
+        for near_s, near_bytes, sets in ((0, MIB, far), (600, MIB, near), (600, MIB // 4, near / 2)):
+            with self.subTest(near_s=near_s, near_bytes=near_bytes):
+                first, second = ranks.run(2, most_memory, self.place, near_s, near_bytes)
+                self.assertLess(first, 1.02 * (sets + 0.5) * MIB)
                 self.assertGreater(first, 0.98 * (sets - 1) * MIB)
                 self.assertEqual(second, 0)
 
