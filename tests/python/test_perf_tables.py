@@ -132,5 +132,17 @@ class Wrk(unittest.TestCase):
             self.time("4k", *[(0, 100.0, 0.2)] * 5)
 
 
+class Peers(unittest.TestCase):
+    def test_what_a_client_has_no_way_to_do_is_no_failure(self):
+        """As `ringest bench compare` says it, of a client that can do nothing of what is asked."""
+        from ringest.bench.peers import measuring
+
+        (cell,) = measuring.cells_of(["dataflux"], ["get"], {"4k": 4096})
+        self.enterContext(unittest.mock.patch.object(sys, "path", [str(ROOT / "perf" / "peers"), *sys.path]))
+        measure = importlib.import_module("measure")
+        rows = [{"error": cell.error}, {"error": None}, {"error": "s3dlio not installed"}]
+        self.assertEqual(measure.able(rows), rows[1:])
+
+
 if __name__ == "__main__":
     unittest.main()
