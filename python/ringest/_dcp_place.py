@@ -16,6 +16,9 @@ from ringest.client import Client
 
 T = TypeVar("T")
 
+# Tensors that have nothing of their own but elements.
+PLAIN = (torch.Tensor, torch.nn.Parameter)
+
 
 def is_plain(tensor: torch.Tensor) -> bool:
     return type(tensor) is torch.Tensor and tensor.layout is torch.strided and not tensor.is_quantized

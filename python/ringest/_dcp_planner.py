@@ -12,7 +12,8 @@ import copy
 import dataclasses
 import io
 import secrets
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch.distributed._shard.sharded_tensor import ShardedTensor
@@ -27,9 +28,9 @@ from torch.distributed.checkpoint.metadata import Metadata, MetadataIndex, Stora
 from torch.distributed.checkpoint.planner import LoadItemType, LoadPlan, ReadItem, SavePlan
 from torch.distributed.tensor import DTensor
 
-from ringest._dcp_place import PerThread
+from ringest._dcp_place import PLAIN, PerThread
 
-_PLAIN = (torch.Tensor, torch.nn.Parameter)
+T = TypeVar("T")
 
 
 class _Told(NamedTuple):
@@ -61,6 +62,7 @@ class _Final(NamedTuple):
     answer: _Answer
     plan: SavePlan
     place: tuple[int, int]  # how many ranks the process has, and which it is
+    made: dict[Any, Any]  # by others, of this plan, and by what
 
 
 class _Kept(NamedTuple):
@@ -231,7 +233,7 @@ class SavePlanner(DefaultSavePlanner):
     def finish_plan(self, new_plan: SavePlan) -> SavePlan:
         answer: _Answer = new_plan.planner_data
         if new_plan.usable:
-            self._final = _Final(answer, dataclasses.replace(new_plan, planner_data=self.mappings), _place())
+            self._final = _Final(answer, dataclasses.replace(new_plan, planner_data=self.mappings), _place(), {})
         assert self._final is not None and self._final.answer == answer
         self._kept.append(_Kept(self._local, self._final))
         # Where a rank stores is told anew: it may be another kind of storage.
@@ -241,6 +243,22 @@ class SavePlanner(DefaultSavePlanner):
     def lookup_object(self, index: MetadataIndex) -> Any:
         found = _looked_up(self.state_dict, index)
         return super().lookup_object(index) if found is None else found
+
+    def of_plan(self, plan: SavePlan, make: Callable[[SavePlan], T]) -> T:
+        """What `make` makes of a plan, by nothing else: once, as long as the plan is kept."""
+        final = getattr(self, "_final", None)
+        if final is None or final.plan.items is not plan.items:
+            return make(plan)
+        if make not in final.made:
+            final.made[make] = make(plan)
+        return final.made[make]
+
+    def held(self) -> dict[str, Any]:
+        """The state dict, flat: resolve_data gives the plain tensors that are in it, when they are meant as a whole. Nothing
+        where a subclass may give something else."""
+        own = "resolve_data", "lookup_object", "transform_object"
+        is_own = all(getattr(type(self), each) is getattr(SavePlanner, each) for each in own)
+        return self.state_dict if is_own else {}
 
     def release(self) -> None:
         """When all was written: lets go of the tensors, not of the plan."""
@@ -257,14 +275,14 @@ def _looked_up(state_dict: dict[str, Any], index: MetadataIndex) -> Any:
     """The tensor, if it is a plain one and all of it is meant; else None."""
     found: Any = state_dict.get(index.fqn)
     offset = index.offset
-    if type(found) in _PLAIN and offset is not None and len(offset) == found.dim() and not any(offset):
+    if type(found) in PLAIN and offset is not None and len(offset) == found.dim() and not any(offset):
         return found
     return None
 
 
 def _facts_of(fqn: str, value: Any, is_coordinator: bool) -> Any:
     """Of one entry of a flat state dict; without a gradient."""
-    if type(value) in _PLAIN:
+    if type(value) in PLAIN:
         return value.shape, value.dtype, value.device, value.requires_grad, value.layout, value.is_pinned()
     if type(value) is DTensor:
         local = value.to_local()
@@ -286,7 +304,7 @@ def _is_ready(value: Any) -> bool:
 
 def _read_whole(fqn: str, value: Any, entry: Any) -> ReadItem | None:
     """What torch plans for a plain tensor that was saved in one piece; None: it is something else."""
-    if type(value) not in _PLAIN or type(entry) is not TensorStorageMetadata or len(entry.chunks) != 1:
+    if type(value) not in PLAIN or type(entry) is not TensorStorageMetadata or len(entry.chunks) != 1:
         return None
     chunk, size = entry.chunks[0], value.size()
     if not size == entry.size == chunk.sizes or any(chunk.offsets) or 0 in size:

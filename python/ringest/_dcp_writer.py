@@ -8,12 +8,13 @@ import dataclasses
 import io
 import itertools
 import logging
+import math
 import os
 import secrets
 import threading
 import weakref
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.distributed._shard.sharded_tensor import ShardedTensor
@@ -27,7 +28,7 @@ from torch.futures import Future
 
 from ringest import _core, _dcp_metadata, _dcp_names, _pace, _tensor_archive, _uri
 from ringest._chosen import checked
-from ringest._dcp_place import PerThread, Place, checkpoint_uri, detached, future_of, is_plain
+from ringest._dcp_place import PLAIN, PerThread, Place, checkpoint_uri, detached, future_of, is_plain
 from ringest._dcp_planner import SavePlanner as KeepingPlanner
 from ringest._errors import CheckpointError, NotFoundError, PreconditionError
 from ringest._spans import spanned
@@ -88,12 +89,16 @@ class _Output:
         self._pending.append(data)
         self.offset += len(data)
 
-    def tensor(self, tensor: torch.Tensor) -> int:
+    def framed(self, frame: tuple[bytes, bytes], tensor: torch.Tensor) -> int:
         """The elements of a contiguous tensor, which is kept alive until they are sent; their CRC32C."""
-        self._flush()
-        size = tensor.nbytes
-        self.offset += size
-        return self._writer._write_address(tensor.data_ptr(), size, tensor, _SUM_CRC32C) if size else 0
+        (before, behind), size, crc32c = frame, tensor.nbytes, 0
+        self._pending.append(before)
+        if size:
+            self._flush()
+            crc32c = self._writer._write_address(tensor.data_ptr(), size, tensor, _SUM_CRC32C)
+        self._pending.append(behind)
+        self.offset += len(before) + size + len(behind)
+        return crc32c
 
     def _flush(self) -> None:
         if self._pending:
@@ -346,7 +351,9 @@ class StorageWriter(BlockingAsyncStager, TorchStorageWriter):
                 planner.release()
 
     def _write(self, plan: SavePlan, planner: SavePlanner, pace: _pace.Pace | None) -> list[WriteResult]:
-        sizes = [_size_of(item) for item in plan.items]
+        keeping = planner if isinstance(planner, KeepingPlanner) else None
+        planned = keeping.of_plan(plan, _planned) if keeping is not None else _planned(plan)
+        held: dict[Any, Any] = keeping.held() if keeping is not None else {}
         save = self._saves.current()
         # Drawn here, because a writer is used again, and so are copies of it in processes that do not know each other.
         unique = secrets.token_hex(8)
@@ -355,14 +362,18 @@ class StorageWriter(BlockingAsyncStager, TorchStorageWriter):
             save.place,
             lambda number: _dcp_names.data_name(rank, number, unique, save.is_alone),
             self._file_size_max,
-            sum(sizes),
+            sum(size for _, _, _, size, _ in planned),
             pace,
         )
         results = []
         try:
-            for item, size in zip(plan.items, sizes):
+            for item, (fqn, dtype, shape, size, frame) in zip(plan.items, planned):
                 output.begin(size)
-                results.append(_write_item(output, item, planner.resolve_data(item)))
+                tensor = held.get(fqn)
+                if tensor is not None and frame is not None and _lies_as_planned(tensor, dtype, shape):
+                    results.append(_write_tensor(output, item, frame, tensor))
+                else:
+                    results.append(_write_item(output, item, planner.resolve_data(item)))
             output.finish()
         except BaseException:
             output.abort()
@@ -435,14 +446,41 @@ def _can_hold(held: torch.Tensor, value: torch.Tensor) -> bool:
     return held.layout is value.layout
 
 
-def _size_of(item: WriteItem) -> int:
-    """About how many bytes it takes in its object."""
-    if item.tensor_data is None:
-        return 1024
-    size = item.tensor_data.properties.dtype.itemsize
-    for length in item.tensor_data.chunk.sizes:
-        size *= length
-    return size + 1024
+class _Planned(NamedTuple):
+    """What is known of an item by its plan."""
+
+    fqn: str | None  # of a tensor that is meant as a whole; else None
+    dtype: torch.dtype | None
+    shape: torch.Size | None
+    size: int  # about how many bytes it takes in its object
+    frame: tuple[bytes, bytes] | None
+
+
+def _planned(plan: SavePlan) -> list[_Planned]:
+    return [_planned_item(item) for item in plan.items]
+
+
+def _planned_item(item: WriteItem) -> _Planned:
+    data, offset = item.tensor_data, item.index.offset
+    if data is None or item.type == WriteItemType.BYTE_IO:
+        return _Planned(None, None, None, 1024, None)
+    dtype, shape = data.properties.dtype, data.chunk.sizes
+    is_whole = offset is not None and len(offset) == len(shape) and not any(offset)
+    size = dtype.itemsize * math.prod(shape) + 1024
+    return _Planned(item.index.fqn if is_whole else None, dtype, shape, size, _tensor_archive.frame(dtype, shape))
+
+
+def _lies_as_planned(tensor: torch.Tensor, dtype: torch.dtype | None, shape: torch.Size | None) -> bool:
+    """Whether it can be sent from its memory, and is what the metadata says, by which its elements are found again."""
+    return (
+        type(tensor) in PLAIN
+        and tensor.dtype is dtype
+        and tensor.shape == shape
+        and tensor.layout is torch.strided
+        and tensor.is_cpu
+        and tensor.is_contiguous()
+        and not (tensor.is_quantized or tensor.is_conj() or tensor.is_neg())
+    )
 
 
 def _is_as_planned(item: WriteItem, given: torch.Tensor) -> bool:
@@ -462,30 +500,29 @@ def _refuse(item: WriteItem, given: torch.Tensor) -> None:
         )
 
 
-def _write_item(output: _Output, item: WriteItem, data: Any) -> WriteResult:
-    offset, inner = output.offset, 0
-    if item.type == WriteItemType.BYTE_IO:
-        content = data.getvalue()
-        crc32c = _core.crc32c(content)
-        output.small(content)
-    else:
-        given = detached(data)
-        _refuse(item, given)
-        if not is_plain(given) or not _is_as_planned(item, given):
-            whole = io.BytesIO()
-            torch.save(given.cpu(), whole)
-            content = whole.getvalue()
-            crc32c = _core.crc32c(content)
-            output.small(content)
-        else:
-            tensor = given
-            if not (given.is_cpu and given.is_contiguous()) or given.is_conj() or given.is_neg():
-                tensor = given.cpu().resolve_conj().resolve_neg().contiguous()
-            before, behind = _tensor_archive.frame(tensor.dtype, tensor.shape)
-            inner = len(before)
-            output.small(before)
-            crc32c = output.tensor(tensor)
-            output.small(behind)
+def _write_tensor(output: _Output, item: WriteItem, frame: tuple[bytes, bytes], tensor: torch.Tensor) -> WriteResult:
+    offset = output.offset
+    crc32c = output.framed(frame, tensor)
     length = output.offset - offset
-    info = _dcp_metadata.info_make(output.name, offset, length, inner, crc32c)
-    return WriteResult(index=item.index, size_in_bytes=length, storage_data=info)
+    info = _dcp_metadata.info_make(output.name, offset, length, len(frame[0]), crc32c)
+    return WriteResult(item.index, length, info)
+
+
+def _write_item(output: _Output, item: WriteItem, data: Any) -> WriteResult:
+    if item.type == WriteItemType.BYTE_IO:
+        return _write_bytes(output, item, data.getvalue())
+    given = detached(data)
+    _refuse(item, given)
+    if not is_plain(given) or not _is_as_planned(item, given):
+        whole = io.BytesIO()
+        torch.save(given.cpu(), whole)
+        return _write_bytes(output, item, whole.getvalue())
+    if not (given.is_cpu and given.is_contiguous()) or given.is_conj() or given.is_neg():
+        given = given.cpu().resolve_conj().resolve_neg().contiguous()
+    return _write_tensor(output, item, _tensor_archive.frame(given.dtype, given.shape), given)
+
+
+def _write_bytes(output: _Output, item: WriteItem, content: bytes) -> WriteResult:
+    info = _dcp_metadata.info_make(output.name, output.offset, len(content), 0, _core.crc32c(content))
+    output.small(content)
+    return WriteResult(item.index, len(content), info)

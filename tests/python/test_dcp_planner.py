@@ -134,6 +134,52 @@ class Kept(unittest.TestCase):
                 found = _load_state_dict_from_keys(storage_reader=StorageReader(URI, client=client))
                 self.assertEqual(text_of(found), text_of(state))
 
+    def test_tensors_with_equal_plans_may_lie_otherwise(self):
+        numbers = torch.arange(24.0).view(2, 3, 4) * (1 + 2j)
+        states = [
+            {"a": a, "b": b, "c": torch.nn.Parameter(a.real.clone())}
+            for a, b in (
+                (numbers, numbers.imag.contiguous()),
+                (numbers.clone().conj(), torch._neg_view(numbers.imag.contiguous())),
+                (numbers.permute(2, 1, 0).contiguous().permute(2, 1, 0), numbers.imag),
+                (numbers[:, :1].expand(2, 3, 4), torch.zeros(1).expand(2, 3, 4)),
+                (numbers, numbers.real.contiguous()),
+            )
+        ]
+        planner = SavePlanner()
+        plan, _ = saved_by(planner, states[0])
+        with support.client() as client:
+            for state in states:
+                dcp.save(state, storage_writer=StorageWriter(URI, client=client), planner=planner)
+                self.assertIs(planner.plan.items, plan.items)
+                found = _load_state_dict_from_keys(storage_reader=StorageReader(URI, client=client))
+                self.assertEqual(found.keys(), state.keys())
+                for name, each in state.items():
+                    self.assertTrue(torch.equal(found[name], each), name)
+
+    def test_a_planner_of_the_program_says_what_is_saved(self):
+        class Doubled(SavePlanner):
+            def transform_object(self, write_item, object):
+                given = super().transform_object(write_item, object)
+                return 2 * given if isinstance(given, torch.Tensor) else given
+
+        class Ones(SavePlanner):
+            def lookup_object(self, index):
+                return torch.ones_like(super().lookup_object(index))
+
+        class Zeros(SavePlanner):
+            def resolve_data(self, write_item):
+                return torch.zeros_like(super().resolve_data(write_item))
+
+        state, wanted = {"a": torch.full((3,), 5.0)}, {Doubled: 10.0, Ones: 1.0, Zeros: 0.0}
+        with support.client() as client:
+            for kind, value in wanted.items():
+                planner = kind()
+                for _ in range(2):
+                    dcp.save(state, storage_writer=StorageWriter(URI, client=client), planner=planner)
+                    found = _load_state_dict_from_keys(storage_reader=StorageReader(URI, client=client))
+                    self.assertEqual(found["a"].tolist(), [value] * 3)
+
     def test_the_tensors_are_not_kept(self):
         planner = SavePlanner(flatten_state_dict=False)
         with support.client() as client:
