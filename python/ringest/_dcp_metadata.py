@@ -21,7 +21,6 @@ from torch.distributed.checkpoint import metadata as torch_metadata
 from torch.distributed.checkpoint.filesystem import _StorageInfo
 from torch.distributed.checkpoint.metadata import Metadata
 
-from ringest import _dcp_pickle
 from ringest._errors import CheckpointError
 
 VERSION = "1.0.0"  # of torch's format, which says nothing of what is inside an item
@@ -121,10 +120,30 @@ def _no_collection() -> Iterator[None]:
             gc.enable()
 
 
+def _share(metadata: Metadata) -> None:
+    """Makes what is equal one object, so that it is pickled once: every tensor has the properties of most others,
+    and every size stands there several times."""
+    sizes: dict[torch.Size | None, torch.Size] = {}
+    properties: dict[Any, torch_metadata.TensorProperties] = {}
+    for entry in metadata.state_dict_metadata.values():
+        if not isinstance(entry, torch_metadata.TensorStorageMetadata):
+            continue
+        own = entry.properties
+        key = own.dtype, own.layout, own.requires_grad, own.memory_format, own.pin_memory
+        entry.properties = properties.setdefault(key, own)
+        entry.size = sizes.setdefault(entry.size, entry.size)
+        for chunk in entry.chunks:
+            chunk.offsets = sizes.setdefault(chunk.offsets, chunk.offsets)
+            chunk.sizes = sizes.setdefault(chunk.sizes, chunk.sizes)
+    for index in metadata.storage_data:
+        # It is frozen because it is a key, which stays equal.
+        object.__setattr__(index, "offset", sizes.setdefault(index.offset, index.offset))
+
+
 def encode(metadata: Metadata) -> bytes:
-    """Of one that says where each item lies; decode makes an equal one of it."""
     with _no_collection():
-        return _dcp_pickle.encode(metadata)
+        _share(metadata)
+        return pickle.dumps(metadata, pickle.HIGHEST_PROTOCOL)
 
 
 def decode(data: Any, uri: str) -> Metadata:

@@ -19,7 +19,7 @@ import ranks
 import ringest
 import support
 from ringest._dcp_place import Place
-from ringest._dcp_reader import _Load
+from ringest._dcp_reader import _Load, _Planned
 from ringest.dcp import CheckpointError, StorageReader, StorageWriter
 
 # Without a process group torch warns that there is none.
@@ -410,10 +410,14 @@ class Kinds(unittest.TestCase):
 
     def test_ranks_that_found_metadata_of_both_kinds(self):
         reader = StorageReader(RUN)
-        plans = [dcp.LoadPlan([], storage_data=(f"{RUN}/{name}.metadata", 1)) for name in ("__0", "__1")]
+
+        def plan(name):
+            return dcp.LoadPlan([], storage_data=_Planned(f"{RUN}/{name}", 1, 0, False))
+
+        plans = [plan("__0.metadata"), plan("__1.metadata")]
         reader._loads.begin(_Load(Place(RUN, None)))
         self.assertEqual(reader.prepare_global_plan(plans), plans)
-        plans.append(dcp.LoadPlan([], storage_data=(f"{RUN}/.metadata", 1)))
+        plans.append(plan(".metadata"))
         with self.assertRaisesRegex(CheckpointError, "load it again"):
             reader.prepare_global_plan(plans)
 
