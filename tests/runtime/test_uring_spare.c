@@ -467,6 +467,48 @@ static void test_a_cancelled_send_sends_no_more(void)
     teardown();
 }
 
+/* The kernel has told that all of it is sent, and not yet that there is nothing left to cancel,
+ * when the ring fails: it is done, and nothing is sent again. */
+static void test_a_cancelled_send_that_was_done_is_not_made_again(void)
+{
+    setup();
+    int fds[2], small = 8192;
+    struct probe probe;
+    make_pair(fds);
+    setsockopt(fds[0], SOL_SOCKET, SO_SNDBUF, &small, sizeof(small));
+    setsockopt(fds[1], SOL_SOCKET, SO_RCVBUF, &small, sizeof(small));
+    probe_adopt(&probe, fds[0]);
+    static uint8_t data[RG_KIB(128)], got[2 * sizeof(data)];
+    for (size_t i = 0; i < sizeof(data); i++) {
+        data[i] = (uint8_t)(i * 77 >> 5);
+    }
+    rg_op_send(loop, &probe.writing, &probe.socket, data, sizeof(data));
+    for (int i = 0; i < 3; i++) {
+        rg_loop_pass(loop, 0);
+    }
+    RG_CHECK_EQ(probe.write_count, 0);
+    /* The loop does not look, and so it cancels what has been done. */
+    struct rg_uring *uring = loop->backend_self;
+    size_t total = 0;
+    while (io_uring_cq_ready(&uring->ring) == 0) {
+        ssize_t part = recv(fds[1], got + total, sizeof(got) - total, MSG_DONTWAIT);
+        total += part > 0 ? (size_t)part : 0;
+        RG_CHECK(io_uring_get_events(&uring->ring) >= 0);
+    }
+    rg_op_cancel(loop, &probe.writing);
+    ring_break(false);
+    PASS_UNTIL(probe.write_count == 1);
+    RG_CHECK_EQ(probe.write_result, sizeof(data));
+    rg_socket_close(loop, &probe.socket, false);
+    ssize_t part;
+    while ((part = recv(fds[1], got + total, sizeof(got) - total, 0)) > 0) {
+        total += (size_t)part;
+    }
+    RG_CHECK_MEM(got, total, data, sizeof(data));
+    close(fds[1]);
+    teardown();
+}
+
 static void test_cancelled_ops_end(void)
 {
     for (int entered = 0; entered < 3; entered++) {
@@ -780,6 +822,7 @@ int main(int argc, char **argv)
         RG_TEST(test_connecting_goes_on),
         RG_TEST(test_sends_go_on_or_end),
         RG_TEST(test_a_cancelled_send_sends_no_more),
+        RG_TEST(test_a_cancelled_send_that_was_done_is_not_made_again),
         RG_TEST(test_cancelled_ops_end),
         RG_TEST(test_reads_of_files_go_on),
         RG_TEST(test_reads_that_the_kernel_has_begin_again_when_the_ring_is_gone),
