@@ -11,7 +11,7 @@ import torch
 from ringest import _core
 from ringest._dcp_place import is_plain
 from ringest._errors import CheckpointError, checksum_error, crc32c_text
-from ringest._staging import PIECE_SIZE, Copying, is_staged
+from ringest._staging import PIECE_SIZE, Copying, is_freed, is_staged
 
 # What does not come straight into its tensor comes through blocks of up to this, as many as FILES_AT_ONCE; what goes to a
 # device with streams, through pieces of PIECE_SIZE.
@@ -39,7 +39,7 @@ def fits(target: torch.Tensor, dtype: torch.dtype) -> bool:
     """Whether saved elements of that type can be read straight into its memory."""
     is_same = target.is_cpu and target.dtype is dtype and is_plain(target) and target.is_contiguous()
     # The memory of a conjugated or negated view has other elements than the tensor.
-    return is_same and not target.is_conj() and not target.is_neg()
+    return is_same and not target.is_conj() and not target.is_neg() and not is_freed(target)
 
 
 def is_staged_into(target: torch.Tensor) -> bool:

@@ -24,7 +24,7 @@ from torch.futures import Future
 from ringest import _core, _dcp_metadata, _dcp_names, _tensor_archive, _uri
 from ringest._chosen import checked
 from ringest._dcp_metadata import Item
-from ringest._dcp_place import PerThread, Place, checkpoint_uri, detached, future_of
+from ringest._dcp_place import PerThread, Place, checkpoint_uri, detached, future_of, is_plain
 from ringest._dcp_ranges import (
     GAP_ALWAYS,
     Box,
@@ -44,7 +44,7 @@ from ringest._errors import CheckpointError, NotFoundError, checksum_error, crc3
 from ringest._exchange import number_of
 from ringest._spans import spanned
 from ringest._stages import Part, at
-from ringest._staging import PIECE_SIZE, Copying, Piece, Staging
+from ringest._staging import PIECE_SIZE, Copying, Piece, Staging, is_freed
 from ringest._together import GIVEN_BYTES, OWN_HAS, OWN_WANTS, Team, Told, alone_bytes, alone_checked
 from ringest.client import Client
 
@@ -346,6 +346,8 @@ class _Load:
             what = f"a tensor of the layout {target.layout}, which cannot be filled in place; load a dense one"
         elif tuple(target.shape) != tuple(item.lengths):
             what = f"a tensor of the shape {tuple(target.shape)}, and {tuple(item.lengths)} was saved"
+        elif is_plain(target) and is_freed(target):
+            what = "a tensor whose memory was freed (its storage was resized to 0 bytes)"
         elif overlaps_itself(target):
             what = f"a tensor whose elements overlap (strides {target.stride()}); load one that is contiguous"
         if what is not None:

@@ -33,6 +33,7 @@ from ringest._dcp_planner import SavePlanner as KeepingPlanner
 from ringest._errors import CheckpointError, NotFoundError, PreconditionError
 from ringest._spans import spanned
 from ringest._stages import Part, at
+from ringest._staging import is_freed
 from ringest.client import Client, _default_if_open, parse_size
 
 # A rank's data goes on in another object beyond this; Cloud Storage has objects of up to 5 TiB.
@@ -480,6 +481,7 @@ def _lies_as_planned(tensor: torch.Tensor, dtype: torch.dtype | None, shape: tor
         and tensor.is_cpu
         and tensor.is_contiguous()
         and not (tensor.is_quantized or tensor.is_conj() or tensor.is_neg())
+        and not is_freed(tensor)
     )
 
 
@@ -498,6 +500,8 @@ def _refuse(item: WriteItem, given: torch.Tensor) -> None:
             f"{item.index.fqn} is a tensor of the layout {given.layout}, which cannot be loaded into; save it "
             "dense, or its indices and values"
         )
+    if is_plain(given) and is_freed(given):
+        raise ValueError(f"{item.index.fqn} has no content any more: its storage was resized to 0 bytes")
 
 
 def _write_tensor(output: _Output, item: WriteItem, frame: tuple[bytes, bytes], tensor: torch.Tensor) -> WriteResult:

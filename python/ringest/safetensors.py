@@ -783,6 +783,8 @@ def _plain(name: str, tensor: Any) -> torch.Tensor:
         )
     if given.is_meta:
         raise TypeError(f"{name} is on the meta device and has no content to be saved")
+    if _staging.is_freed(given):
+        raise ValueError(f"{name} has no content any more: its storage was resized to 0 bytes")
     if given.dtype not in _NAMES:
         raise TypeError(f"{name} is of {given.dtype}, which the format has not; convert it")
     return given

@@ -2,6 +2,7 @@
 it, or an error that names the tensor."""
 
 import io
+import math
 import pickle
 import tempfile
 import unittest
@@ -14,7 +15,7 @@ import torch.distributed.checkpoint as dcp
 import ringest
 import support
 from ringest import _dcp_ranges
-from ringest.dcp import CheckpointError, StorageReader, StorageWriter
+from ringest.dcp import CheckpointError, SavePlanner, StorageReader, StorageWriter
 
 warnings.filterwarnings("ignore", category=UserWarning, module="torch")
 URI = "gs://new/run"
@@ -154,6 +155,22 @@ class Targets(Case):
                 return torch.empty(SHAPE, device="meta")
 
         self.fails(torch.zeros(SHAPE), "x is to be loaded into .*meta device", planner=Planner())
+
+    def test_tensors_whose_memory_was_freed(self):
+        self.save(torch.randn(SHAPE))
+        for view in (
+            lambda flat: flat[: math.prod(SHAPE)].view(SHAPE),
+            lambda flat: flat[7 : 7 + math.prod(SHAPE)].view(SHAPE),
+            lambda flat: flat[: math.prod(SHAPE)].view(SHAPE[::-1]).t(),
+        ):
+            flat = torch.randn(100)
+            freed = view(flat)
+            flat.untyped_storage().resize_(0)
+            self.fails(freed, f"{URI}: x is to be loaded into a tensor whose memory was freed")
+            for planner in None, SavePlanner():
+                with self.assertRaises(dcp.CheckpointException) as caught:
+                    self.save(freed, planner=planner)
+                self.assertRegex(str(cause(caught.exception)), "x has no content any more")
 
     def test_quantized_by_other_parameters(self):
         for make in quantized, by_channel:

@@ -190,6 +190,10 @@ class Whole(Case):
                 ours.save_file({"__metadata__": torch.zeros(1)}, URI, client=client)
             with self.assertRaisesRegex(TypeError, "metadata"):
                 ours.save_file({}, URI, {"step": 1}, client=client)
+            freed = torch.ones(9)[3:]
+            freed.untyped_storage().resize_(0)
+            with self.assertRaisesRegex(ValueError, "x has no content any more"):
+                ours.save_file({"x": freed}, URI, client=client)
             with self.assertRaises(ringest.NotFoundError):
                 client.stat(URI)
 
