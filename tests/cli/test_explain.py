@@ -151,18 +151,20 @@ class Explain(Case):
         self.assertEqual((self.found()[0]["source"], self.found()[0]["program"]), ("gs://?[31m??", "?"))
 
     def test_processes_of_another_version_are_noted(self):
-        path = f"{self.folder}/ringest-{os.geteuid()}-v3"
+        path = f"{self.folder}/ringest-{os.geteuid()}-v{Region.VERSION - 1}"
         with open(path, "wb") as former:
             fcntl.fcntl(former, 37, struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, (1 << 48) + 5, 1, 0))
             for command in ("explain", "top"):
                 done = ringest(command, "--once", "--json", env=self.env)
                 self.assertEqual(done.returncode, DONE)
-                self.assertIn("another version of ringest are not shown: they share version 3", done.stderr)
+                self.assertIn(
+                    f"another version of ringest are not shown: they share version {Region.VERSION - 1}", done.stderr
+                )
 
     def test_a_file_that_cannot_be_used_is_named(self):
         told = self.told()
         os.chmod(f"/proc/self/fd/{told.fd}", 0o644)
-        self.fails(self.explain(), FAILED, f"ringest-{os.geteuid()}-v4", "remove it")
+        self.fails(self.explain(), FAILED, f"ringest-{os.geteuid()}-v{Region.VERSION}", "remove it")
         os.chmod(f"/proc/self/fd/{told.fd}", 0o600)
         os.pwrite(told.fd, b"other", 0)
         self.fails(self.explain(), FAILED, "is of another version, or damaged; remove it")

@@ -28,12 +28,13 @@ class Region:
     """A shared file as gcs/host/region.h and gcs/host/account.h have it, in which one process tells whatever is
     wanted."""
 
+    VERSION = 5
     SIZE, ACCOUNTS, PLACE_SIZE, LOCKS = 528384 + (4 << 20), 4096 + 2 * 131072, 512, (1 << 48) + (1 << 40)
 
     def __init__(self, folder):
-        self.fd = os.open(f"{folder}/ringest-{os.geteuid()}-v4", os.O_CREAT | os.O_RDWR, 0o600)
+        self.fd = os.open(f"{folder}/ringest-{os.geteuid()}-v{self.VERSION}", os.O_CREAT | os.O_RDWR, 0o600)
         os.ftruncate(self.fd, self.SIZE)
-        os.pwrite(self.fd, struct.pack("<8sIIQ", b"ringest", 4, 0x01020304, self.SIZE), 0)
+        os.pwrite(self.fd, struct.pack("<8sIIQ", b"ringest", self.VERSION, 0x01020304, self.SIZE), 0)
 
     def tell(self, place, requests, told_ns, command=b"test", bucket=b"data", learned=(0, 0), now=(0, 0, 0, 0)):
         numbers = (told_ns, 1, 7, requests, 0, *learned, 1234, place, *now)
