@@ -472,10 +472,11 @@ static bool finish_read(struct rg_op *op)
     return op->result != -EINTR && op->result != -EAGAIN;
 }
 
-/* The same for a send. */
+/* The same for a send. One that has ended without being made, in rg_uring_take_over, is not made.
+ */
 static bool finish_send(struct rg_op *op)
 {
-    if (op->backend_state == 0) {
+    if (op->result >= 0 && op->backend_state == 0) {
         return send_now(op);
     }
     if (op->result <= 0) {
@@ -496,8 +497,8 @@ static bool uring_finish(void *self, struct rg_op *op)
             op->backend_state = old ? 0 : op->backend_state;
             return rg_epoll_backend.finish(backend->spare, op);
         }
-        op->backend_state &= (uint8_t)~RG_URING_OLD;
     }
+    op->backend_state &= (uint8_t)~RG_URING_OLD;
     if ((op->kind == RG_OP_RECV || op->kind == RG_OP_RECV_INTO) && op->result >= 0) {
         final = finish_recv(backend, op);
     } else if (op->kind == RG_OP_ACCEPT && op->result >= 0) {

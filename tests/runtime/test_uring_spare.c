@@ -691,6 +691,42 @@ static void test_no_descriptor_is_left_to_go_on_with(void)
     check_child(without_descriptors);
 }
 
+/* The same for sends: one that was about to begin is made, once, and one that the kernel was to go
+ * on with ends: no byte of it is sent again. */
+static int sends_without_descriptors(void)
+{
+    setup();
+    int fds[2], others[2], small = 8192;
+    struct probe part, begun;
+    make_pair(fds);
+    make_pair(others);
+    setsockopt(fds[0], SOL_SOCKET, SO_SNDBUF, &small, sizeof(small));
+    setsockopt(fds[1], SOL_SOCKET, SO_RCVBUF, &small, sizeof(small));
+    probe_adopt(&part, fds[0]);
+    probe_adopt(&begun, others[0]);
+    static uint8_t data[RG_KIB(128)], got[RG_KIB(128)];
+    rg_op_send(loop, &part.writing, &part.socket, data, sizeof(data));
+    rg_loop_pass(loop, 0);
+    while (recv(fds[1], got, sizeof(got), MSG_DONTWAIT) > 0) {
+    }
+    rg_op_send(loop, &begun.writing, &begun.socket, "once", 4);
+    struct rlimit limit;
+    getrlimit(RLIMIT_NOFILE, &limit);
+    limit.rlim_cur = 3;
+    setrlimit(RLIMIT_NOFILE, &limit);
+    fault.error = EPERM;
+    rg_loop_pass(loop, 0);
+    bool told = !has_fallen_back() && part.write_count == 1 && part.write_result == -EMFILE;
+    told = told && recv(fds[1], got, sizeof(got), MSG_DONTWAIT) == -1;
+    told = told && begun.write_count == 1 && begun.write_result == 4;
+    return told && recv(others[1], got, sizeof(got), MSG_DONTWAIT) == 4 ? 0 : 1;
+}
+
+static void test_no_descriptor_is_left_to_send_with(void)
+{
+    check_child(sends_without_descriptors);
+}
+
 /* Requests in both directions over TLS, more than there are connections, while the system begins to
  * forbid the ring to every thread. */
 static int with_a_filter_under_load(void)
@@ -828,6 +864,7 @@ int main(int argc, char **argv)
         RG_TEST(test_reads_that_the_kernel_has_begin_again_when_the_ring_is_gone),
         RG_TEST(test_a_filter_that_forbids_every_call),
         RG_TEST(test_no_descriptor_is_left_to_go_on_with),
+        RG_TEST(test_no_descriptor_is_left_to_send_with),
         RG_TEST(test_a_filter_that_is_installed_under_load),
         RG_TEST(test_a_ring_that_cannot_be_made_after_the_first),
         RG_TEST(test_a_loop_with_a_thread_is_woken_as_before),
