@@ -262,13 +262,15 @@ static unsigned idle_count(struct rg_test_pool *pool)
     return idle.count;
 }
 
-/* Who is ill refuses at once, and would be asked again before all who are well. */
+/* Who is ill refuses at once, and would be asked again before all who are well. Here the answers
+ * take a while, so that the first has not come when the second is asked for; the refusal comes
+ * last, so that its connection is the one that was used last. */
 static void test_a_connection_that_was_refused_is_used_last(void)
 {
-    static const struct rg_step ill[] = {RG_READ, RG_SLEEP(100),
+    static const struct rg_step ill[] = {RG_READ, RG_SLEEP(400),
                                          RG_SEND("HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n"),
                                          RG_AGAIN};
-    static const struct rg_step well[] = {RG_READ, RG_SEND(ANSWER), RG_AGAIN};
+    static const struct rg_step well[] = {RG_READ, RG_SLEEP(100), RG_SEND(ANSWER), RG_AGAIN};
     static const struct rg_step *scripts[] = {ill, well};
     struct rg_script_options options = {.scripts = scripts, .script_count = 2};
     struct setting setting = {.pool.options.connections_max = 2};
