@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import dataclasses
 import itertools
 from collections.abc import Callable, Iterator
@@ -45,6 +46,11 @@ def fits(target: torch.Tensor, dtype: torch.dtype) -> bool:
 def is_staged_into(target: torch.Tensor) -> bool:
     """Whether the device copies it from a piece, beside what is read meanwhile."""
     return is_plain(target) and is_staged(target.device)
+
+
+def bytes_of(tensor: torch.Tensor) -> memoryview:
+    """The memory of a contiguous tensor on the CPU that has elements, which must outlive the view."""
+    return memoryview((ctypes.c_char * tensor.nbytes).from_address(tensor.data_ptr())).cast("B")
 
 
 def copy(source: torch.Tensor, target: torch.Tensor, name: str, copying: Copying | None = None) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 import torch
 
 from ringest import _core
-from ringest._dcp_ranges import File, Range
+from ringest._dcp_ranges import File, Range, bytes_of
 from ringest._errors import checksum_error
 from ringest._exchange import number_of
 from ringest._together import Piece, Team, Want
@@ -183,7 +183,7 @@ class Given:
     def note(self, file: File, each: Range, memory: torch.Tensor, generation: int, crc32c: int) -> None:
         """Of the rank that reads them."""
         key = file.uri, each.offset, each.size
-        self._came[key] = _HEAD.pack(generation, crc32c), bytes(_bytes_of(memory))
+        self._came[key] = _HEAD.pack(generation, crc32c), bytes(bytes_of(memory))
 
     def packed(self) -> bytearray:
         """When all have come."""
@@ -196,19 +196,14 @@ class Given:
         for number, (file, each) in enumerate(self._wanted):
             generation, crc32c = _HEAD.unpack_from(packed, _HEAD.size * number)
             memory = each.memory()
-            _bytes_of(memory)[:] = data[at : at + each.size]
-            if _core.crc32c(_bytes_of(memory)) != crc32c:
+            bytes_of(memory)[:] = data[at : at + each.size]
+            if _core.crc32c(bytes_of(memory)) != crc32c:
                 detail = (
                     f"bytes {each.offset} to {each.offset + each.size} came from rank 0 other than it had read them"
                 )
                 raise checksum_error(file.uri, detail)
             take(file, each, memory, generation, crc32c)
             at += each.size
-
-
-def _bytes_of(tensor: torch.Tensor) -> memoryview:
-    """Of a contiguous one on the CPU, which must outlive the view."""
-    return memoryview((ctypes.c_char * tensor.nbytes).from_address(tensor.data_ptr())).cast("B")
 
 
 def _generations(files: dict[str, File]) -> dict[str, int]:

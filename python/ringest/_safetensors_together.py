@@ -10,7 +10,6 @@ all want little, or what all want is the same and not much, there is no more of 
 from __future__ import annotations
 
 import array
-import ctypes
 import enum
 import struct
 from collections.abc import Callable
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import torch
 
 from ringest import _core
-from ringest._dcp_ranges import File, Range
+from ringest._dcp_ranges import File, Range, bytes_of
 from ringest._dcp_together import read_together
 from ringest._errors import GroupError, checksum_error
 from ringest._exchange import number_of
@@ -173,10 +172,10 @@ class Gathering:
         if self._content is None:
             batch = [(each, each.memory()) for each in file.ranges]
             crc32c = self._read_batch(batch)
-            return bytearray().join([_CRC.pack(crc32c), *(_bytes_of(each) for _, each in batch)] if is_given else [])
+            return bytearray().join([_CRC.pack(crc32c), *(bytes_of(each) for _, each in batch)] if is_given else [])
         for each in file.ranges:
             memory = each.memory()
-            target = _bytes_of(memory)
+            target = bytes_of(memory)
             target[:] = self._content[each.offset : each.offset + each.size]
             _done(each, memory, _core.crc32c(target))
         return bytearray()
@@ -194,7 +193,7 @@ class Gathering:
         came, at = self._team.once_checked(sum(each.size for each in file.ranges), read), 0
         for each in file.ranges:
             memory = each.memory()
-            _bytes_of(memory)[:] = came[at : at + each.size]
+            bytes_of(memory)[:] = came[at : at + each.size]
             _done(each, memory, _core.crc32c(came[at : at + each.size]))
             at += each.size
 
@@ -204,7 +203,7 @@ class Gathering:
         filled = []
         for each in file.ranges:
             memory = each.memory()
-            target = _bytes_of(memory)
+            target = bytes_of(memory)
             target[:] = memoryview(came)[at : at + each.size]
             filled.append((each, memory, _core.crc32c(target)))
             found = _core.crc32c_combine(found, filled[-1][2], each.size)
@@ -241,7 +240,7 @@ class Gathering:
         """The CRC32C of all."""
         found = 0
         if batch:
-            wanted = [(each.offset, _bytes_of(memory)) for each, memory in batch]
+            wanted = [(each.offset, bytes_of(memory)) for each, memory in batch]
             _, sums = self._client.get_into(self._uri, wanted, generation=self._generation, checksums=True)
             for (each, memory), crc32c in zip(batch, sums, strict=True):
                 found = _core.crc32c_combine(found, crc32c, each.size)
@@ -252,8 +251,3 @@ class Gathering:
 def _done(each: Range, memory: torch.Tensor, crc32c: int) -> None:
     if each.done is not None:
         each.done(memory, crc32c)
-
-
-def _bytes_of(tensor: torch.Tensor) -> memoryview:
-    """Of a contiguous one on the CPU, which must outlive the view."""
-    return memoryview((ctypes.c_char * tensor.nbytes).from_address(tensor.data_ptr())).cast("B")
