@@ -21,6 +21,7 @@ import os
 import secrets
 import socket
 import struct
+import threading
 import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -92,6 +93,7 @@ class Exchange:
         # Of the first rank: those of all others. Of another rank: that of the first one.
         self._sockets: list[socket.socket] = []
         self._state = _State.NEW if self.size > 1 else _State.NEAR
+        self.turn = threading.RLock()  # of the thread that makes exchanges
         _exchanges.add(self)
 
     def __del__(self) -> None:
@@ -347,14 +349,14 @@ _of_group: weakref.WeakKeyDictionary[ProcessGroup, Exchange] = weakref.WeakKeyDi
 
 def exchange_of(group: ProcessGroup) -> Exchange:
     found = _of_group.get(group)
-    if found is None:
-        found = _of_group[group] = Exchange(group)
-    return found
+    # Of two threads that come at once both get the same.
+    return found if found is not None else _of_group.setdefault(group, Exchange(group))
 
 
 def _close_in_child() -> None:
     """A child that was forked would keep the sockets of a rank that is killed open."""
     for each in list(_exchanges):
+        each.turn = threading.RLock()  # whose owner is not here
         each.close()
 
 

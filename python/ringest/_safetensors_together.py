@@ -77,6 +77,10 @@ class Gathering:
         self._state = state
 
     def read(self, want: Want[Result]) -> Result:
+        with self._team.turn():
+            return self._read_in_turn(want)
+
+    def _read_in_turn(self, want: Want[Result]) -> Result:
         if self._state is _State.CLOSED:
             raise ValueError("the file is closed")
         if self._state is not _State.OPEN:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import collections
 import concurrent.futures
+import contextlib
 import ctypes
 import json
 import mmap
@@ -166,18 +167,39 @@ class Team:
         self._exchange = exchange_of(group)
 
     def __enter__(self) -> Team:
+        self._take_turn()
         self._has_ended = False
         return self
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        # Who is interrupted does not wait for the others: they find that it is gone.
-        if error is None:
-            if not self._has_ended:
-                self.meet()
-        elif not isinstance(error, Exception):
-            self.abandon()
-        elif error is not self._told:
-            self.meet(error)
+        try:
+            # Who is interrupted does not wait for the others: they find that it is gone.
+            if error is None:
+                if not self._has_ended:
+                    self.meet()
+            elif not isinstance(error, Exception):
+                self.abandon()
+            elif error is not self._told:
+                self.meet(error)
+        finally:
+            self._exchange.turn.release()
+
+    def _take_turn(self) -> None:
+        """What two threads tell other ranks would get mixed, and each might wait for what the other has got."""
+        if not self._exchange.turn.acquire(blocking=False):
+            raise GroupError(
+                f"{self.what}: another thread of rank {self.rank} loads with this process group, which does one load at a "
+                "time. Load one after the other, or give each thread a group of its own (torch.distributed.new_group)"
+            )
+
+    @contextlib.contextmanager
+    def turn(self) -> Iterator[None]:
+        """This thread alone has the group meanwhile."""
+        self._take_turn()
+        try:
+            yield
+        finally:
+            self._exchange.turn.release()
 
     def end(self) -> None:
         """There is no meeting at the end: what all ranks have told each other says that all have what they asked for."""
@@ -189,10 +211,13 @@ class Team:
 
     def _together(self, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         """An exchange, or a message."""
+        self._take_turn()
         try:
             return function(*arguments, **options)
         except (RuntimeError, OSError, EOFError) as error:
             raise self._lost(error) from error
+        finally:
+            self._exchange.turn.release()
 
     def _lost(self, error: Exception) -> GroupError:
         """Nobody can be told any more."""

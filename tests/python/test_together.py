@@ -6,6 +6,7 @@ import logging.handlers
 import os
 import resource
 import signal
+import threading
 import unittest
 
 import torch
@@ -313,6 +314,35 @@ def little_that_changes_on_the_way(rank, place, uri):
     return told, load_little(rank, place, uri)
 
 
+def by_two_threads(rank, place, uri, is_near, number):
+    """What a second thread gets while the first one is at that meeting; what the first has then, and what both have
+    after that."""
+    begun, goes_on, found = threading.Event(), threading.Event(), []
+
+    def wait():
+        begun.set()
+        goes_on.wait(ranks.PATIENCE_S)
+
+    small_rounds()
+    if is_near:
+        be_near()
+
+    def load_slowly():
+        try:
+            found.append(load(rank, place))
+        finally:
+            begun.set()
+
+    ranks.before_meeting(number, wait)
+    first = threading.Thread(target=load_slowly)
+    first.start()
+    begun.wait(ranks.PATIENCE_S)
+    told = error_of(load_little, rank, place, uri)
+    goes_on.set()
+    first.join()
+    return told, len(found), load_little(rank, place, uri)
+
+
 def little_with_a_killed_rank(rank, place, uri, is_near, who):
     if is_near:
         be_near()
@@ -583,6 +613,16 @@ class Loads(unittest.TestCase):
                     for kind, text in (told[1 - who], told[2]):
                         self.assertEqual(kind, "GroupError")
                         self.assertIn(uri, text)
+
+    def test_a_second_thread_is_refused(self):
+        uri = self.save_little()
+        for is_near, number in ((False, 1), (False, 4), (True, 1), (True, 4)):
+            with self.subTest(is_near=is_near, number=number):
+                found = ranks.run(2, by_two_threads, self.place, uri, is_near, number)
+                for (kind, text), count, then in found:
+                    self.assertEqual((kind, count, then), ("GroupError", 1, 1))
+                    self.assertIn(f"{uri}: another thread of rank ", text)
+                    self.assertIn("one load at a time", text)
 
     def test_a_rank_that_is_interrupted_ends_it_for_all(self):
         uri = self.save_little()
