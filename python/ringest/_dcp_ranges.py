@@ -49,7 +49,9 @@ def is_staged_into(target: torch.Tensor) -> bool:
 
 
 def bytes_of(tensor: torch.Tensor) -> memoryview:
-    """The memory of a contiguous tensor on the CPU that has elements, which must outlive the view."""
+    """The memory of a contiguous tensor on the CPU, which must outlive the view."""
+    if not tensor.nbytes:
+        return memoryview(b"")  # one of no bytes cannot be cast
     return memoryview((ctypes.c_char * tensor.nbytes).from_address(tensor.data_ptr())).cast("B")
 
 

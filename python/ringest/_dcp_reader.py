@@ -6,7 +6,6 @@ import array
 import collections
 import concurrent.futures
 import contextlib
-import ctypes
 import dataclasses
 import io
 import math
@@ -32,6 +31,7 @@ from ringest._dcp_ranges import (
     Done,
     File,
     Range,
+    bytes_of,
     copy,
     fits,
     is_staged_into,
@@ -57,11 +57,6 @@ FILES_AT_ONCE = 8
 ALIKE_ITEMS = 1024
 
 
-def _bytes_of(tensor: torch.Tensor) -> ctypes.Array:
-    """The memory of a contiguous tensor, which must outlive it."""
-    return (ctypes.c_char * tensor.nbytes).from_address(tensor.data_ptr())
-
-
 def _unpack(data: Any, item: ReadItem, target: torch.Tensor, uri: str, wanted: int | None) -> None:
     """A tensor as torch.save wrote it, of which the item may want a part. wanted: the CRC32C of its elements."""
     fqn = item.storage_index.fqn
@@ -72,7 +67,7 @@ def _unpack(data: Any, item: ReadItem, target: torch.Tensor, uri: str, wanted: i
     if wanted is not None:
         elements = tensor.contiguous()
         check = Check(uri, fqn, 0, elements.nbytes, wanted)
-        check.add(_core.crc32c(_bytes_of(elements)), elements.nbytes)
+        check.add(_core.crc32c(bytes_of(elements)), elements.nbytes)
     for dim, (offset, length) in enumerate(zip(item.storage_offsets, item.lengths)):
         if tensor.size(dim) != length:
             tensor = tensor.narrow(dim, offset, length)
@@ -281,7 +276,7 @@ class _Load:
         if not is_whole or where.crc32c is None:
             return
         elements = target.cpu().resolve_conj().resolve_neg().contiguous()
-        if _core.crc32c(_bytes_of(elements)) != where.crc32c:
+        if _core.crc32c(bytes_of(elements)) != where.crc32c:
             raise CheckpointError(
                 f"{self.place.uri}: {item.storage_index.fqn} is to be loaded into memory that another tensor shares, "
                 "and the checkpoint has something else for that; give each memory of its own"
@@ -292,7 +287,7 @@ class _Load:
 
         def done(block: torch.Tensor, crc32c: int) -> None:
             check.add(crc32c, where.length)
-            planner.load_bytes(item, io.BytesIO(_bytes_of(block)))
+            planner.load_bytes(item, io.BytesIO(bytes_of(block)))
 
         self._want(file, where.offset, where.length, None, done)
 
@@ -328,7 +323,7 @@ class _Load:
 
         def done(block: torch.Tensor, crc32c: int) -> None:
             check.add(crc32c, where.length)
-            _unpack(_bytes_of(block), item, target, file.uri, where.crc32c if where.inner else None)
+            _unpack(bytes_of(block), item, target, file.uri, where.crc32c if where.inner else None)
 
         self._want(file, where.offset, where.length, None, done)
 

@@ -14,7 +14,6 @@ sizes agree. Needs PyTorch, not the package.
 
 from __future__ import annotations
 
-import ctypes
 import dataclasses
 import itertools
 import json
@@ -35,6 +34,7 @@ with needs(__name__, "torch"):
     import torch
 
     from ringest import _lane, _staging
+    from ringest._dcp_ranges import bytes_of
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -126,13 +126,6 @@ class _Header(NamedTuple):
     size: int  # bytes of the file in front of the tensors
     tensors: dict[str, _Entry]  # in the order of their places
     metadata: dict[str, str] | None
-
-
-def _memory(tensor: torch.Tensor) -> memoryview:
-    """The bytes of a contiguous tensor on the CPU, which must outlive the view."""
-    if tensor.nbytes == 0:
-        return memoryview(b"")
-    return memoryview((ctypes.c_char * tensor.nbytes).from_address(tensor.data_ptr())).cast("B")
 
 
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -269,7 +262,7 @@ class _File:
     def _read_tensor(self, name: str, device: torch.device) -> torch.Tensor:
         if not self.is_staged(device):
             tensor = self.empty(name)
-            self.read([(self.entry(name).offset, _memory(tensor))])
+            self.read([(self.entry(name).offset, bytes_of(tensor))])
             return self._put(tensor, device)
         assert isinstance(self.client, Client)
         tensor = self.empty(name, device)
@@ -303,7 +296,7 @@ class _File:
         size = crc = 0
         for name, entry in self.header.tensors.items():
             found[name] = self.empty(name)
-            wanted.append((entry.offset, _memory(found[name])))
+            wanted.append((entry.offset, bytes_of(found[name])))
             waiting.append(name)
             size += entry.size
             if device.type != "cpu" and size >= STAGED_SIZE:
@@ -326,7 +319,7 @@ class _File:
                 return head
             name = names[number - 1]
             found[name] = self.empty(name)
-            return _memory(found[name])
+            return bytes_of(found[name])
 
         def end(number: int) -> None:
             if number:
@@ -564,10 +557,10 @@ class _Slice:
             target = result[block.target]
             offset = self._entry.offset + block.offset * result.itemsize
             if target.numel() == block.count:
-                wanted.append((offset, _memory(target)))
+                wanted.append((offset, bytes_of(target)))
                 continue
             between = torch.empty(block.count, dtype=result.dtype, device="cpu")
-            wanted.append((offset, _memory(between)))
+            wanted.append((offset, bytes_of(between)))
             staged.append((block, between))
             size += between.nbytes
             if size >= STAGED_SIZE:
@@ -853,7 +846,7 @@ def save_file(
             with at(Part.STAGE, client):
                 sent = tensor.cpu().resolve_conj().resolve_neg().contiguous()
             if sent.nbytes:
-                writer.write(_memory(sent), borrow=sent.data_ptr() == tensor.data_ptr())
+                writer.write(bytes_of(sent), borrow=sent.data_ptr() == tensor.data_ptr())
         # Inside the `with`, because memory that is borrowed belongs to `given`.
         with at(Part.COMMIT, client):
             return writer.finish()["generation"]
