@@ -1,6 +1,7 @@
 /* What the commands share: see cli.h. */
 #include "cli/cli.h"
 
+#include "cli/habits.h"
 #include "cli/nearest.h"
 #include "runtime/uri.h"
 
@@ -196,6 +197,14 @@ static const struct option *option_find(const struct option *options, int letter
     return options->name != NULL ? options : NULL;
 }
 
+static void habit_tell(const char *given, const char *habit)
+{
+    size_t size = strlen(habit);
+    bool asks = size > 0 && habit[size - 1] == '?';
+    cli_usage(asks ? "there is no option %s%.*s?" : "there is no option %s%.*s", given,
+              (int)(size - asks), habit);
+}
+
 /* "--recusrive": what was meant is said. */
 static void option_unknown(const char *text, const struct option *options)
 {
@@ -208,10 +217,22 @@ static void option_unknown(const char *text, const struct option *options)
         RG_ASSERT(count < OPTIONS_MAX);
         names[count] = options[count].name;
     }
+    const char *habit = habit_option(cli_current->name, given);
+    if (habit != NULL) {
+        habit_tell(given, habit);
+        return;
+    }
     const char *nearest = nearest_word(given + 2, names, count);
     cli_usage(nearest != NULL ? "there is no option %s; did you mean --%s?"
                               : "there is no option %s",
               given, nearest);
+}
+
+static void letter_unknown(int letter)
+{
+    char given[] = {'-', (char)letter, '\0'};
+    const char *habit = habit_option(cli_current->name, given);
+    habit_tell(given, habit != NULL ? habit : "");
 }
 
 int cli_getopt(int argc, char **argv, const char *shorts, const struct option *options)
@@ -234,7 +255,7 @@ int cli_getopt(int argc, char **argv, const char *shorts, const struct option *o
     } else if (option == '?' && text[0] == '-' && text[1] == '-') {
         option_unknown(text, options);
     } else if (option == '?') {
-        cli_usage("there is no option -%c", optopt);
+        letter_unknown(optopt);
     }
     return option == ':' ? '?' : option;
 }

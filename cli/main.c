@@ -1,5 +1,6 @@
 /* The `ringest` program: finds the command and runs it. */
 #include "cli/cli.h"
+#include "cli/habits.h"
 #include "cli/nearest.h"
 
 #include <fcntl.h>
@@ -43,30 +44,29 @@ static const struct cli_command *command_find(const char *name)
     return NULL;
 }
 
-/* Names by which other programs call what a command does. */
-static const struct {
-    const char *name, *advice;
-} habits[] = {
-    {"copy", "cp"},          {"download", "cp"}, {"get", "cp"},    {"put", "cp"},  {"upload", "cp"},
-    {"sync", "rsync"},       {"delete", "rm"},   {"remove", "rm"}, {"list", "ls"}, {"dir", "ls"},
-    {"describe", "stat"},    {"info", "stat"},   {"head", "stat"}, {"move", "mv"}, {"rename", "mv"},
-    {"sign-url", "signurl"}, {"rewrite", "cp"},
-};
+static const char *command_meant(const char *name)
+{
+    const char *names[RG_ARRAY_LEN(commands)], *meant = habit_command(name);
+    for (size_t i = 0; i < RG_ARRAY_LEN(commands); i++) {
+        names[i] = commands[i]->name;
+    }
+    return meant != NULL ? meant : nearest_word(name, names, RG_ARRAY_LEN(names));
+}
 
-static int command_unknown(const char *name)
+/* next: the argument behind it, or NULL. */
+static int command_unknown(const char *name, const char *next)
 {
     if (name[0] == '-') {
         return cli_usage("the command comes first, and its options behind it, got \"%s\"", name);
     }
-    const char *names[RG_ARRAY_LEN(commands)];
-    for (size_t i = 0; i < RG_ARRAY_LEN(commands); i++) {
-        names[i] = commands[i]->name;
+    if (habit_is_front(name)) {
+        const char *meant = next != NULL && next[0] != '-' ? command_meant(next) : NULL;
+        return cli_usage(meant != NULL ? "there is no command \"%s\"; did you mean `ringest %s`?"
+                                       : "there is no command \"%s\"; its commands are `ringest ls` "
+                                         "and so on",
+                         name, meant);
     }
-    const char *meant = NULL;
-    for (size_t i = 0; i < RG_ARRAY_LEN(habits) && meant == NULL; i++) {
-        meant = strcmp(name, habits[i].name) == 0 ? habits[i].advice : NULL;
-    }
-    meant = meant != NULL ? meant : nearest_word(name, names, RG_ARRAY_LEN(names));
+    const char *meant = command_meant(name);
     return cli_usage(meant != NULL ? "there is no command \"%s\"; did you mean %s?"
                                    : "there is no command \"%s\"",
                      name, meant);
@@ -79,7 +79,7 @@ static int help(int argc, char **argv)
         return print_usage(stdout, CLI_DONE);
     }
     cli_current = command_find(argv[2]);
-    return cli_current != NULL ? cli_help() : command_unknown(argv[2]);
+    return cli_current != NULL ? cli_help() : command_unknown(argv[2], argv[3]);
 }
 
 /* Whoever starts the program may have closed some of the first three descriptors. A file or a
@@ -112,7 +112,7 @@ int main(int argc, char **argv)
     }
     cli_current = command_find(name);
     if (cli_current == NULL) {
-        return command_unknown(name);
+        return command_unknown(name, argv[2]);
     }
     return cli_exit_status(cli_current->run(argc - 1, argv + 1));
 }

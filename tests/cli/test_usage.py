@@ -111,6 +111,18 @@ class Usage(Case):
             (("cp", "--content=text/plain"), ""),
             (("ls", "--jsn=1"), "--jsn; did you mean --json?"),
             (("emulate", "--latency"), ""),
+            (("storage", "ls", "gs://bucket"), 'no command "storage"; did you mean `ringest ls`? See `ringest '),
+            (("gsutil", "copy"), 'no command "gsutil"; did you mean `ringest cp`?'),
+            (("gsutil", "-m", "cp"), 'no command "gsutil"; its commands are `ringest ls` and so on'),
+            (("storage",), 'no command "storage"; its commands'),
+            (("rsync", "-d", "a", "gs://bucket"), "no option -d; did you mean --delete? See `ringest rsync --help`"),
+            (("rsync", "-rd", "a", "gs://bucket"), "no option -d; did you mean --delete?"),
+            (("ls", "-L", "gs://bucket/o"), "no option -L; did you mean `ringest stat`"),
+            (("ls", "--full", "gs://bucket/o"), "no option --full; did you mean `ringest stat`"),
+            (("stat", "--format=json"), "no option --format; did you mean --json?"),
+            (("cp", "-m", "a", "gs://bucket"), "no option -m; many requests are always made at once"),
+            (("cat", "-r", "0-5", "gs://bucket/o"), "no option -r; did you mean --range?"),
+            (("du", "--billing-project", "p"), "did you mean --option user_project=PROJECT?"),
         ):
             with self.subTest(typed):
                 self.fails(ringest(*typed), USAGE, meant)
