@@ -1,6 +1,7 @@
 """ringest bench compare: the same work for all clients, nobody credited for nothing, and a client that fails is a row."""
 
 import asyncio
+import io
 import os
 import signal
 import subprocess
@@ -12,7 +13,8 @@ import unittest
 import unittest.mock
 
 import ringest
-from ringest.bench import peers, result
+from ringest.bench import compare, peers, result
+from ringest.bench import run as bench_run
 from ringest.bench.peers import measuring, work
 from ringest.bench.peers.data import Place
 from support import PROGRAM, emulator, until
@@ -219,6 +221,30 @@ def run(*arguments, **environment):
         check=False,
     )
     return done
+
+
+class Saying(unittest.TestCase):
+    def said(self, lines_s):
+        """What is written where standard error is no terminal."""
+        out = io.StringIO()
+        with (
+            unittest.mock.patch.object(sys, "stderr", out),
+            unittest.mock.patch.object(bench_run, "LINES_S", lines_s),
+            compare._saying() as say,
+        ):
+            say("round 1/3 [1/2] get-4k: ringest threads, 16")
+            say("round 1/3 [2/2] get-4k: gcsfs, 16")
+        return out.getvalue().splitlines()
+
+    def test_a_log_has_plain_lines(self):
+        lines = [
+            f"ringest bench compare: round 1/3 {step}"
+            for step in ("[1/2] get-4k: ringest threads, 16", "[2/2] get-4k: gcsfs, 16")
+        ]
+        self.assertEqual(self.said(0), lines)
+
+    def test_not_many(self):
+        self.assertEqual(self.said(1000), [])
 
 
 class Compare(unittest.TestCase):

@@ -212,12 +212,12 @@ def _wrong_use(options: argparse.Namespace) -> str | None:
 
 @contextlib.contextmanager
 def _saying() -> Iterator[Callable[[str], None]]:
-    """What is measured now, on one line of a terminal."""
-    if not sys.stderr.isatty():
-        yield lambda text: None
-        return
-    yield lambda text: print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
-    print("\r\033[K", end="", file=sys.stderr, flush=True)
+    """What is measured now."""
+    progress = run.Progress("compare")
+    try:
+        yield progress.say
+    finally:
+        progress.wipe()
 
 
 def _measure(cells: list[Cell], options: argparse.Namespace, places: list[Place]) -> None:
@@ -239,8 +239,9 @@ def _measure(cells: list[Cell], options: argparse.Namespace, places: list[Place]
         for text in data.left_by_others():
             _complain(text)
         try:
-            data.make(verbs, options.sizes)
             with _saying() as say:
+                say("making the objects")
+                data.make(verbs, options.sizes)
                 measure_all(cells, data, how, say)
         finally:
             _remove(data)

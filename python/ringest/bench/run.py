@@ -9,6 +9,7 @@ import signal
 import statistics
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -31,6 +32,8 @@ UPLOAD_BYTES_MAX = 64 << 30
 _MEMORY_MIN = 1 << 30
 _MEMORY_BESIDE = 256 << 20
 _PARQUET = ".parquet"
+# Between two lines where there is no terminal.
+LINES_S = 10.0
 # More are only in the document.
 _PHASES_MAX = 12
 
@@ -116,19 +119,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 class Progress:
-    """One line on a terminal, which is wiped at the end."""
+    """One line on a terminal, which is wiped at the end. Elsewhere, where it takes longer, a line of its own now
+    and then: whoever reads a log sees that it goes on, and how far."""
 
-    def __init__(self) -> None:
+    def __init__(self, command: str) -> None:
+        self._command = command
         self._is_shown = sys.stderr.isatty()
+        self._said_s = time.monotonic()
 
     def say(self, text: str) -> None:
         if self._is_shown:
             columns = shutil.get_terminal_size().columns
             sys.stderr.write(f"\r\033[K{text[: columns - 1]}")
             sys.stderr.flush()
+        elif time.monotonic() - self._said_s >= LINES_S:
+            self._said_s = time.monotonic()
+            print(f"ringest bench {self._command}: {text}", file=sys.stderr, flush=True)
 
     def wipe(self) -> None:
-        self.say("")
+        if self._is_shown:
+            self.say("")
 
 
 @dataclass(frozen=True)
@@ -438,7 +448,7 @@ def main(options: argparse.Namespace) -> int:
     _check(options, found)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _on_signal)
-    progress, runs, status = Progress(), [], 0
+    progress, runs, status = Progress("run"), [], 0
     endpoint = None
     for preset in found:
         each = Run(preset, options, progress)
