@@ -52,6 +52,11 @@ struct cp_options {
 /* Bytes of bodies that may be out by default: in memory, or soon to be. */
 #define CP_BYTES_OUT_MAX RG_MIB(256)
 
+/* Bucket, object, its class, and the one that was asked for. */
+#define CP_CLASS_FORMAT                                                                            \
+    "gs://%s/%s: the server gave it the storage class %s instead of %s; with Autoclass, the "      \
+    "bucket chooses classes itself: leave --storage-class out"
+
 enum cp_kind { CP_UPLOAD, CP_DOWNLOAD, CP_COPY };
 
 /* What a request that is out for an item does: transfer -> stat -> class -> update -> confirm ->

@@ -142,10 +142,8 @@ static void seen_set(struct there *seen, const struct rg_object *object)
 /* Each other object would be written for nothing, too. */
 static void class_stop(struct cp_worker *worker, struct cp_item *item, const char *class)
 {
-    cp_item_stop(worker, item,
-                 "gs://%s/%s: the server gave it the storage class %s instead of %s; with "
-                 "Autoclass, the bucket chooses classes itself: leave --storage-class out",
-                 item->bucket, item->name, class, worker->run->options->storage_class);
+    cp_item_stop(worker, item, CP_CLASS_FORMAT, item->bucket, item->name, class,
+                 worker->run->options->storage_class);
 }
 
 void cp_retype_info(struct cp_worker *worker, struct cp_item *item,

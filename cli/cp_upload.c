@@ -269,6 +269,34 @@ static int stdin_copy(struct rg_writer *writer, uint64_t *out_bytes)
     return (int)RG_MIN(got, INT64_C(0));
 }
 
+/* The answer to an upload does not tell the class. Where it may not be asked for, more is not known.
+ */
+static int class_look(struct cli_session *session, const struct cp_options *options,
+                      const struct cli_uri *uri, int64_t generation)
+{
+    struct rg_stat stat = {.bucket = uri->bucket,
+                           .object = uri->name,
+                           .conditions = {.if_generation_match = generation}};
+    struct rg_completion completion;
+    if (options->storage_class == NULL ||
+        rg_submit_stat(session->client, session->cq, &stat) < 0) {
+        return CLI_DONE;
+    }
+    while (!cli_wait_one(session, &completion)) {
+        if (cli_interrupted()) {
+            return CLI_DONE; /* It was written. */
+        }
+    }
+    const struct rg_object_info *info = completion.data;
+    bool has_other = completion.status == RG_STATUS_OK && info->storage_class != NULL &&
+                     strcmp(info->storage_class, options->storage_class) != 0;
+    int status = has_other ? cli_fail(CP_CLASS_FORMAT, uri->bucket, uri->name, info->storage_class,
+                                      options->storage_class)
+                           : CLI_DONE;
+    rg_lease_release(completion.lease);
+    return status;
+}
+
 static int writer_end(struct cli_session *session, const struct cp_options *options,
                       const struct cli_uri *uri, struct rg_writer *writer, struct cp_counts *counts)
 {
@@ -287,6 +315,9 @@ static int writer_end(struct cli_session *session, const struct cp_options *opti
     int status = completion.status == RG_STATUS_OK || kept
                      ? CLI_DONE
                      : cli_fail("%s", cli_completion_text(&completion));
+    if (completion.status == RG_STATUS_OK) {
+        status = class_look(session, options, uri, completion.generation);
+    }
     *(kept ? &counts->skipped : status == CLI_DONE ? &counts->copied : &counts->failed) = 1;
     rg_lease_release(completion.lease);
     return status;

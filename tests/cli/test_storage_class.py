@@ -220,6 +220,28 @@ class StorageClass(ServedCase):
             self.assertEqual(self.counts("cp", "-s", "NEARLINE", left, bucket + "/y"), (1, 0, 0))
         self.assertEqual(self.counts("mv", self.bucket + "/o", bucket), (1, 0, 0))
 
+    def from_input(self, *arguments):
+        command = [PROGRAM, "cp", "-", *arguments, *self.server.place]
+        done = subprocess.run(command, input=DATA, env=environment(), capture_output=True, timeout=PATIENCE_S)
+        return done.returncode, done.stderr.decode()
+
+    def test_of_standard_input(self):
+        """It is looked at, as files are."""
+        status, errors = self.from_input(self.bucket + "/o", "-s", "NEARLINE")
+        self.assertEqual((status, self.classes()), (DONE, {"o": "NEARLINE"}), errors)
+        bucket = self.make_bucket("auto", autoclass={"enabled": True})
+        for arguments in ((), ("--json",), ("-n",)):
+            status, errors = self.from_input(bucket + "/o", "-s", "NEARLINE", *arguments)
+            if arguments == ("-n",):
+                self.assertEqual(status, DONE, errors)  # what is there is somebody's
+                continue
+            self.assertEqual(status, FAILED, errors)
+            self.assertIn("the storage class STANDARD instead of NEARLINE", errors)
+            self.assertEqual(self.ringest("cat", bucket + "/o").stdout, DATA)
+        # Who may write and not read is not told.
+        with Rule(self.at, bucket=bucket[5:], method="storage.objects.get", answer="failed", status=403):
+            self.assertEqual(self.from_input(bucket + "/y", "-s", "NEARLINE")[0], DONE)
+
     def test_autoclass_after_a_lost_answer(self):
         """What is there then is ours, and has the bucket's class: nobody else has changed anything."""
         bucket = self.make_bucket("lost", autoclass={"enabled": True})

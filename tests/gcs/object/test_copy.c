@@ -213,7 +213,7 @@ static void test_a_retry_meets_its_own_storage_class(void)
         RG_CHECK_CONTAINS(rg_scripted_server_head(c.server, 2),
                           "&ifGenerationMatch=7&ifMetagenerationMatch=3");
         if (i == 1) {
-            RG_CHECK_CONTAINS(done.detail, "what is there has another storage class");
+            RG_CHECK_CONTAINS(done.detail, "another storage class, ");
         }
         rg_lease_release(done.lease);
         rg_test_client_close(&c);
