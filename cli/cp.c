@@ -211,6 +211,17 @@ static int rest_delete(struct cp_run *run, struct cp_sync *sync)
     return cp_sync_delete(sync, &run->places, &run->links, &run->counts.removed);
 }
 
+/* Others undo the compression. What is compared with a CRC32C, and resumed, is what is stored. */
+static void gzip_tell(uint64_t count)
+{
+    if (count > 0) {
+        cli_note("%" PRIu64 " object%s stored with Content-Encoding gzip: %s the compressed bytes, "
+                 "which gunzip unpacks",
+                 count, count == 1 ? " is" : "s are",
+                 count == 1 ? "its file holds" : "their files hold");
+    }
+}
+
 static int copy_all(struct cli_session *session, const struct cp_options *options,
                     uint64_t bytes_out_max, char *const *sources, size_t source_count,
                     const char *destination, struct cp_counts *out_counts)
@@ -234,6 +245,7 @@ static int copy_all(struct cli_session *session, const struct cp_options *option
     cp_sync_close(sync);
     cp_run_close(&run);
     *out_counts = run.counts;
+    gzip_tell(out_counts->gzipped);
     if (cli_interrupted()) {
         interrupted_line(options, out_counts);
         return CLI_FAILED;

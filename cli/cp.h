@@ -94,6 +94,7 @@ struct cp_item {
     uint32_t parts_out;  /* being worked on */
     uint32_t parts_left; /* not in the file yet */
     bool is_in_parts, has_failed;
+    bool is_gzip;       /* the object that is read is stored with Content-Encoding gzip */
     bool is_unguarded;  /* written without a condition of ours */
     bool has_no_bucket; /* there was none to write it to when the destination was looked at */
     bool is_same;       /* the object has these bytes, and only its type may be another */
@@ -105,6 +106,7 @@ struct cp_item {
 
 struct cp_counts {
     uint64_t planned, copied, updated, skipped, failed, kept, removed;
+    uint64_t gzipped;              /* of what was copied: files that have compressed bytes */
     uint64_t bytes_planned, bytes; /* bytes: of what was copied */
     uint64_t unplanned;            /* skipped or failed without having been an item */
     /* With the parts of files that are not complete yet; of those, what was not transferred; and

@@ -241,6 +241,7 @@ static void part_take(struct cp_worker *worker, struct cp_item *item, uint32_t p
         item->crc32c = completion->object_crc32c;
         item->has_crc32c = true;
     }
+    item->is_gzip = completion->is_gzip;
     pthread_mutex_unlock(&worker->run->lock);
     int rc = local_put_part(&item->file, part, completion->data, completion->crc32c);
     if (rc < 0) {
@@ -319,6 +320,7 @@ static void first_take(struct cp_worker *worker, struct cp_item *item,
         cp_item_refused(worker, item, completion);
         return;
     }
+    item->is_gzip = completion->is_gzip;
     if (!item->is_size_known && completion->object_size > completion->size) {
         item->is_size_known = true;
         item->size = completion->object_size;

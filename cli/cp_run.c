@@ -89,6 +89,7 @@ void cp_item_end(struct cp_worker *worker, struct cp_item *item, enum cp_end end
     struct cp_counts *counts = &run->counts;
     if (end == CP_COPIED) {
         counts->copied++;
+        counts->gzipped += item->is_gzip;
         counts->bytes += item->size;
     } else if (end == CP_UPDATED) {
         counts->updated++;

@@ -1,5 +1,6 @@
 """`ringest cp`: trees both ways, odd names, what is there already, what cannot be done."""
 
+import gzip
 import json
 import os
 import pathlib
@@ -377,6 +378,30 @@ class Files(Copying):
         command = [PROGRAM, "cp", "-q", "-", self.bucket + "/a.csv", *self.server.place]
         subprocess.run(command, input=b"1,2", env=environment(), check=True, timeout=PATIENCE_S)
         self.assertEqual(self.content_types(), {"a.csv": "text/csv"})
+
+    def test_what_is_stored_compressed(self):
+        """Comes as it is stored, which others unpack: so it is said."""
+        for name, data in (("t/small", b"small" * 100), ("t/large", LARGE), ("t/none", b"plain")):
+            path = self.file("f", data if name == "t/none" else gzip.compress(data, 0))
+            encoding = [] if name == "t/none" else ["--content-encoding", "gzip"]
+            self.ok(self.cp(path, f"{self.bucket}/{name}", *encoding))
+        for source, to, words in (
+            (
+                "t",
+                "one/t",
+                "note: 2 objects are stored with Content-Encoding gzip: their files hold the compressed bytes",
+            ),
+            ("t/small", "two", "note: 1 object is stored with Content-Encoding gzip: its file holds"),
+            ("t/none", "three", ""),
+            ("t", "one/t", ""),  # there already
+        ):
+            done = self.cp("-r", f"{self.bucket}/{source}", self.folder / to)
+            self.assertEqual((done.returncode, done.stderr.count("\n")), (DONE, bool(words)), done.stderr)
+            self.assertIn(words, done.stderr)
+        self.assertEqual(gzip.decompress((self.folder / "one/t/large").read_bytes()), LARGE)
+        for name, count in (("t/small", 1), ("t/large", 1), ("t/none", 0)):
+            done = self.ringest("cat", f"{self.bucket}/{name}")
+            self.assertEqual((done.returncode, done.stderr.count("the output is compressed")), (DONE, count))
 
     def test_a_type_of_what_is_there_already(self):
         """Of the same bytes only the type is changed, once, and only if it is asked for."""
