@@ -43,10 +43,12 @@ enum rg_op_state { RG_OP_IDLE = 0, RG_OP_INFLIGHT, RG_OP_READY };
 
 struct rg_socket {
     int fd;
-    /* What a backend knows without asking: epoll by edge, io_uring (readable only) by a receive
-     * that was filled. */
+    /* What a backend knows without asking: epoll by edge; io_uring, without writable, by an edge or
+     * a receive that was filled. */
     bool readable, writable, hung_up;
-    uint64_t taken; /* bytes of sends that are done */
+    uint8_t little;             /* io_uring: so many receives in a row brought little */
+    struct rg_uring_poll *poll; /* io_uring: what tells of each arrival; NULL: nothing does */
+    uint64_t taken;             /* bytes of sends that are done */
     /* Ops in flight; NULL when there is none. */
     struct rg_op *reading, *writing;
     struct rg_list node; /* the backend's */

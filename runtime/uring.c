@@ -8,14 +8,17 @@
  * system calls of whoever set it up (seen on Linux 6.18: EINTR with no signal sent), and the
  * program's own threads shall not notice us.
  *
- * The ring waits for a socket to be readable (a one-shot poll), and the receive itself is a plain
- * system call when its owner is about to run; after one that was filled the next does not wait. So
- * all sockets share one buffer, which is still in the cache when the next one is received into it.
- * Letting the kernel choose from a buffer ring saves the system call, but a batch of 20 to 30
- * receives then goes through as many buffers before the first is decrypted: measured with 64
- * connections it makes no difference at 4 KiB and costs 15 % more CPU time per body at 100 KiB over
- * TLS. A multishot poll for each socket saves an entry for each receive, 3 % at 4 KiB over TLS, and
- * costs 8 % at 3 MiB, because it tells of arrivals that the last receive took
+ * The ring waits for a socket to be readable, and the receive itself is a plain system call when
+ * its owner is about to run; after one that was filled the next does not wait. So all sockets share
+ * one buffer, which is still in the cache when the next one is received into it. Letting the kernel
+ * choose from a buffer ring saves the system call, but a batch of 20 to 30 receives then goes
+ * through as many buffers before the first is decrypted: measured with 64 connections it makes no
+ * difference at 4 KiB and costs 15 % more CPU time per body at 100 KiB over TLS.
+ *
+ * A socket that has brought little for a while has a multishot poll, which saves an entry for each
+ * receive: 2 to 4 % of a put of 4 KiB. It tells of each arrival once, like an edge of epoll, and so
+ * what it said is kept until a receive comes back short. A socket that brings much has a one-shot
+ * poll for each receive: the other would also tell of what the last receive took, 8 % at 3 MiB
  * (docs/internals/io-uring.md).
  *
  * A send is a system call when its op is about to run, as with epoll, and only what does not fit
@@ -28,7 +31,8 @@
  * cache has it, and through the ring where it does not. Read when they are submitted, the pieces of
  * several files are no longer in the CPU's cache when they are looked at.
  *
- * Every op has at most one entry in flight, and its address is the entry's user data. A cancel
+ * Every op has at most one entry in flight, and its address is the entry's user data. (A multishot
+ * poll is of no op: it has memory of its own, which stays until its last completion.) A cancel
  * entry has the same address with RG_URING_CANCEL_TAG; an op that is being cancelled becomes ready
  * when both entries have completed, so that no completion names an op that is gone. Sockets are in
  * blocking mode, because io_uring would otherwise hand -EAGAIN to us instead of waiting itself.
@@ -76,7 +80,13 @@
 #define ENTER_NO_IOWAIT (1U << 7)
 #define FEATURE_NO_IOWAIT (1U << 17)
 
-char rg_uring_wake_tag;
+/* Up to here a receive brought little. So many of them in a row, and the socket gets a multishot
+ * poll; one that brought more, and it goes. */
+#define LITTLE RG_KIB(16)
+#define LITTLE_IN_A_ROW 8
+
+/* Aligned, so that none of the tags of an address is set. */
+_Alignas(8) char rg_uring_wake_tag, rg_uring_unpoll_tag;
 
 /* A forked child closes the descriptor, and does not inherit the mapping: that alone would keep the
  * ring, and with it every socket, alive there. */
@@ -148,6 +158,8 @@ static int uring_create(struct rg_loop *loop, void **out_self)
     backend->grave.fd = -1;
     rg_list_init(&backend->sockets);
     rg_list_init(&backend->reads);
+    rg_list_init(&backend->polls);
+    rg_list_init(&backend->polls_idle);
     rg_op_init(&backend->grave_op, rg_uring_grave_done);
     rg_fd_hold();
     backend->wake_fd = rg_fd_track(eventfd(0, EFD_CLOEXEC));
@@ -223,6 +235,7 @@ static void uring_destroy(void *self)
     if (backend->spare != NULL) {
         rg_epoll_backend.destroy(backend->spare);
     }
+    rg_uring_polls_free(backend);
     rg_fd_drop(backend->grave.fd);
     /* The loop ended with the read of wake_fd in flight: its eight bytes are in `backend`, and ring
      * teardown is asynchronous. The counter is never written again, so nothing is stored there. */
@@ -276,6 +289,98 @@ static void wake_arm(struct rg_uring *backend)
     }
 }
 
+void rg_uring_polls_free(struct rg_uring *backend)
+{
+    struct rg_list *node;
+    rg_list_splice_back(&backend->polls_idle, &backend->polls);
+    while ((node = rg_list_pop_front(&backend->polls_idle)) != NULL) {
+        free(RG_CONTAINER_OF(node, struct rg_uring_poll, node));
+    }
+    backend->poll_count = 0;
+}
+
+/* From here on each arrival at the socket is told, and what is there already. False: a one-shot
+ * poll has to do. */
+static bool poll_begin(struct rg_uring *backend, struct rg_socket *socket)
+{
+    struct rg_list *node = rg_list_pop_front(&backend->polls_idle);
+    if (node == NULL) {
+        return false;
+    }
+    struct rg_uring_poll *poll = RG_CONTAINER_OF(node, struct rg_uring_poll, node);
+    struct io_uring_sqe *sqe = take_sqe(backend);
+    if (sqe == NULL) {
+        rg_list_push_back(&backend->polls_idle, node);
+        return false;
+    }
+    poll->socket = socket;
+    socket->poll = poll;
+    rg_list_push_back(&backend->polls, node);
+    io_uring_prep_poll_multishot(sqe, socket->fd, POLLIN | POLLRDHUP);
+    io_uring_sqe_set_data(sqe, (void *)((uintptr_t)poll | RG_URING_POLL_TAG));
+    return true;
+}
+
+/* Nothing of it reaches the socket any more; the kernel ends it later, and says so. */
+static bool poll_end(struct rg_uring *backend, struct rg_socket *socket)
+{
+    struct rg_uring_poll *poll = socket->poll;
+    if (poll == NULL) {
+        return false;
+    }
+    poll->socket = NULL;
+    socket->poll = NULL;
+    socket->hung_up = false;
+    backend->hurried = true;
+    struct io_uring_sqe *sqe = backend->attached ? take_sqe(backend) : NULL;
+    if (sqe != NULL) {
+        io_uring_prep_cancel64(sqe, (uintptr_t)poll | RG_URING_POLL_TAG, 0);
+        io_uring_sqe_set_data(sqe, &rg_uring_unpoll_tag);
+        sqe->flags |= IOSQE_CQE_SKIP_SUCCESS;
+    }
+    return sqe != NULL;
+}
+
+/* The socket has something, or has ended: this is said once, and so it is remembered. Without MORE
+ * it is the last that is heard: it was ended, or there was no room for a completion. */
+static void notice_poll(struct rg_uring *backend, struct rg_uring_poll *poll,
+                        const struct io_uring_cqe *cqe)
+{
+    struct rg_socket *socket = poll->socket;
+    if ((cqe->flags & IORING_CQE_F_MORE) == 0) {
+        if (socket != NULL) {
+            socket->poll = NULL;
+        }
+        rg_list_remove(&poll->node);
+        rg_list_push_back(&backend->polls_idle, &poll->node);
+    }
+    if (socket == NULL) {
+        return;
+    }
+    if (cqe->res < 0) {
+        socket->little = 0; /* The kernel cannot do it: not again at once. */
+    } else if ((cqe->res & (POLLRDHUP | POLLHUP | POLLERR)) != 0) {
+        socket->hung_up = true;
+    }
+    socket->readable = true;
+    struct rg_op *op = socket->reading;
+    if (op != NULL && op->state == RG_OP_INFLIGHT) {
+        rg_loop_op_ready(backend->loop, op, 0);
+    }
+}
+
+static void socket_add(struct rg_uring *backend, struct rg_socket *socket, int fd)
+{
+    socket->fd = fd;
+    rg_list_push_back(&backend->sockets, &socket->node);
+    struct rg_uring_poll *poll = NULL;
+    if (++backend->socket_count > backend->poll_count &&
+        (poll = calloc(1, sizeof(*poll))) != NULL) {
+        backend->poll_count++;
+        rg_list_push_back(&backend->polls_idle, &poll->node);
+    }
+}
+
 static int uring_socket_open(void *self, struct rg_socket *socket, int family)
 {
     struct rg_uring *backend = self;
@@ -286,8 +391,7 @@ static int uring_socket_open(void *self, struct rg_socket *socket, int family)
     if (fd < 0) {
         return fd;
     }
-    socket->fd = fd;
-    rg_list_push_back(&backend->sockets, &socket->node);
+    socket_add(backend, socket, fd);
     return 0;
 }
 
@@ -298,8 +402,7 @@ static int uring_socket_adopt(void *self, struct rg_socket *socket, int fd)
         return rg_epoll_backend.socket_adopt(backend->spare, socket, fd);
     }
     rg_fd_prepare(fd);
-    socket->fd = fd;
-    rg_list_push_back(&backend->sockets, &socket->node);
+    socket_add(backend, socket, fd);
     return 0;
 }
 
@@ -325,6 +428,11 @@ static void uring_socket_close(void *self, struct rg_socket *socket, bool reset)
         return;
     }
     rg_list_remove(&socket->node);
+    backend->socket_count--;
+    /* The poll holds the socket: the peer would not see its end before the next pass. */
+    if (poll_end(backend, socket)) {
+        note_entered(backend, io_uring_submit_and_get_events(&backend->ring));
+    }
     rg_fd_close(socket->fd, reset);
 }
 
@@ -346,6 +454,13 @@ static bool waits_for_socket(const struct rg_op *op)
     return op->kind == RG_OP_RECV || op->kind == RG_OP_RECV_INTO || op->kind == RG_OP_ACCEPT;
 }
 
+/* Of a socket that brings little at a time, so that a receive has no entry of its own. */
+static bool waits_for_edge(struct rg_uring *backend, struct rg_socket *socket)
+{
+    return socket->poll != NULL ||
+           (socket->little >= LITTLE_IN_A_ROW && poll_begin(backend, socket));
+}
+
 static void uring_start(void *self, struct rg_op *op)
 {
     struct rg_uring *backend = self;
@@ -357,6 +472,9 @@ static void uring_start(void *self, struct rg_op *op)
     bool tries = (op->kind == RG_OP_READ_FILE || op->kind == RG_OP_SEND) && op->backend_state == 0;
     if (tries || (receives && op->socket->readable)) {
         rg_loop_op_ready(backend->loop, op, 0);
+        return;
+    }
+    if (receives && waits_for_edge(backend, op->socket)) {
         return;
     }
     if (op->kind == RG_OP_READ_FILE) {
@@ -403,6 +521,10 @@ static void uring_cancel(void *self, struct rg_op *op)
         rg_epoll_backend.cancel(backend->spare, op);
         return;
     }
+    if (op->socket->poll != NULL && op == op->socket->reading) {
+        rg_loop_op_ready(backend->loop, op, -ECANCELED);
+        return;
+    }
     if ((op->backend_state & (RG_URING_CANCEL_INFLIGHT | RG_URING_RESULT_KNOWN)) == 0) {
         struct io_uring_sqe *sqe = take_sqe(backend);
         if (sqe == NULL) {
@@ -435,6 +557,13 @@ static void notice(struct rg_uring *backend, const struct io_uring_cqe *cqe)
         backend->wake_armed = false;
         return;
     }
+    if (data == &rg_uring_unpoll_tag) {
+        return; /* It had ended before. */
+    }
+    if (((uintptr_t)data & RG_URING_POLL_TAG) != 0) {
+        notice_poll(backend, (void *)((uintptr_t)data & ~RG_URING_TAGS), cqe);
+        return;
+    }
     struct rg_op *op = (struct rg_op *)((uintptr_t)data & ~RG_URING_CANCEL_TAG);
     if (data != op) {
         notice_cancel(backend, op, cqe->res);
@@ -456,10 +585,23 @@ static bool finish_recv(struct rg_uring *backend, struct rg_op *op)
     if (op->kind == RG_OP_RECV) {
         op->data = backend->scratch;
     }
-    op->result = rg_fd_recv(op->socket->fd, op->data, op->size);
-    /* A receive that was filled has most likely left some: then the next one need not wait. */
-    op->socket->readable = op->result > 0 && (size_t)op->result == op->size;
-    return op->result != -EAGAIN;
+    struct rg_socket *socket = op->socket;
+    op->result = rg_fd_recv(socket->fd, op->data, op->size);
+    if (op->result == -EAGAIN) {
+        socket->readable = false;
+        return false;
+    }
+    if (op->result > (int32_t)LITTLE) {
+        socket->little = 0;
+        (void)poll_end(backend, socket);
+    } else if (op->result > 0 && socket->little < LITTLE_IN_A_ROW) {
+        socket->little++;
+    }
+    /* A receive that was filled has most likely left some: then the next one need not wait. An edge
+     * is told once, of an end too, and behind a short receive there is only an end. */
+    socket->readable = socket->hung_up || (op->result > 0 && (size_t)op->result == op->size) ||
+                       (op->result <= 0 && socket->poll != NULL);
+    return true;
 }
 
 /* False: it has to go through the ring, or was interrupted there. */

@@ -23,12 +23,18 @@ static void ring_bury(struct rg_uring *backend)
     const struct io_uring_sq *sq = &backend->ring.sq;
     for (unsigned i = __atomic_load_n(sq->khead, __ATOMIC_ACQUIRE); i != sq->sqe_tail; i++) {
         uintptr_t data = (uintptr_t)sq->sqes[i & sq->ring_mask].user_data;
-        if ((data & RG_URING_CANCEL_TAG) == 0 && data != (uintptr_t)&rg_uring_wake_tag) {
+        if ((data & RG_URING_TAGS) == 0 && data != (uintptr_t)&rg_uring_wake_tag &&
+            data != (uintptr_t)&rg_uring_unpoll_tag) {
             ((struct rg_op *)data)->backend_state &= (uint8_t)~RG_URING_ENTERED;
         }
     }
     backend->attached = false;
     rg_uring_exit(&backend->ring);
+    rg_uring_polls_free(backend);
+    for (struct rg_list *node = backend->sockets.next; node != &backend->sockets;
+         node = node->next) {
+        RG_CONTAINER_OF(node, struct rg_socket, node)->poll = NULL;
+    }
     for (struct rg_op *op = backend->loop->ready_head; op != NULL; op = op->ready_next) {
         op->backend_state |= RG_URING_OLD;
     }

@@ -6,25 +6,12 @@
 #include <pthread.h>
 #include <sys/resource.h>
 
-static void write_all(int fd, const void *data, size_t size)
-{
-    RG_CHECK_EQ(send(fd, data, size, MSG_NOSIGNAL), (ssize_t)size);
-}
-
 /* Closes by RST. */
 static void close_reset(int fd)
 {
     struct linger linger = {.l_onoff = 1};
     RG_CHECK_EQ(setsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger)), 0);
     close(fd);
-}
-
-static void fill_random(uint8_t *data, size_t size)
-{
-    uint64_t word = rg_test_random();
-    for (size_t i = 0; i < size; i++) {
-        data[i] = (uint8_t)(word >> (i % 8 * 8)) ^ (uint8_t)(i / 8 * 151);
-    }
 }
 
 /* Takes everything out of a raw descriptor without waiting. Returns how much. */
@@ -36,34 +23,6 @@ static size_t drain_raw(int fd, uint8_t *data, size_t room)
         total += (size_t)got;
     }
     return total;
-}
-
-/* Sends data[0..size) from one probe and collects it at the other, in receives of random kinds. */
-static void transfer(struct probe *from, struct probe *to, const uint8_t *data, size_t size)
-{
-    uint8_t *got = malloc(size);
-    unsigned sends = from->done_count;
-    rg_op_send(loop, &from->op, &from->socket, data, size);
-    to->received = 0;
-    while (to->received < size) {
-        unsigned before = to->done_count;
-        size_t size_max = 1 + rg_test_random_below(RG_KIB(300));
-        if (rg_test_random() % 2 == 0) {
-            to->sink = got;
-            probe_recv(to, size_max);
-        } else {
-            to->sink = NULL;
-            rg_op_recv_into(loop, &to->op, &to->socket, got + to->received,
-                            RG_MIN(size_max, size - to->received));
-        }
-        PASS_UNTIL(to->done_count > before);
-        RG_CHECK(to->result > 0);
-        RG_CHECK((size_t)to->result <= size_max);
-    }
-    PASS_UNTIL(from->done_count > sends);
-    RG_CHECK_EQ(from->result, size);
-    RG_CHECK_MEM(got, to->received, data, size);
-    free(got);
 }
 
 static void test_bytes_of_random_sizes_go_there_and_back(void)
@@ -498,78 +457,6 @@ static void test_closing_by_reset_reaches_the_peer_as_one(void)
     teardown();
 }
 
-/* `sizes` of receives against 1000 bytes and an end that were there before the socket was adopted,
- * or before the op was started: the one edge that tells of both is not told twice. */
-static void check_data_and_end(size_t size_max, bool adopt_first, bool tcp)
-{
-    int fds[2];
-    (tcp ? make_tcp_pair : make_pair)(fds);
-    struct probe probe;
-    uint8_t data[1000], got[1000];
-    fill_random(data, sizeof(data));
-    if (adopt_first) {
-        probe_adopt(&probe, fds[0]);
-        rg_loop_pass(loop, 0);
-    }
-    write_all(fds[1], data, sizeof(data));
-    close(fds[1]);
-    if (adopt_first) {
-        rg_loop_pass(loop, 0);
-    } else {
-        probe_adopt(&probe, fds[0]);
-    }
-    probe.sink = got;
-    while (probe.received < sizeof(data)) {
-        unsigned before = probe.done_count;
-        probe_recv(&probe, size_max);
-        PASS_UNTIL(probe.done_count > before);
-        RG_CHECK(probe.result > 0);
-    }
-    RG_CHECK_MEM(got, probe.received, data, sizeof(data));
-    for (int i = 0; i < 2; i++) {
-        unsigned before = probe.done_count;
-        probe_recv(&probe, size_max);
-        PASS_UNTIL(probe.done_count > before);
-        RG_CHECK_EQ(probe.result, 0);
-    }
-    probe_close(&probe);
-}
-
-static void test_an_end_that_comes_with_data_is_told_after_it(void)
-{
-    static const size_t sizes[] = {1, 999, 1000, 1001, RG_RECV_SIZE_MAX};
-    setup();
-    for (size_t i = 0; i < RG_ARRAY_LEN(sizes); i++) {
-        for (int shape = 0; shape < 4; shape++) {
-            check_data_and_end(sizes[i], shape % 2 == 0, shape / 2 == 0);
-        }
-    }
-    teardown();
-}
-
-static void test_data_and_end_between_a_short_receive_and_the_next(void)
-{
-    setup();
-    int fds[2];
-    make_tcp_pair(fds);
-    struct probe probe;
-    probe_adopt(&probe, fds[0]);
-    probe_recv(&probe, 100);
-    write_all(fds[1], "one", 3);
-    PASS_UNTIL(probe.done_count == 1);
-    RG_CHECK_EQ(probe.result, 3);
-    write_all(fds[1], "three", 5);
-    close(fds[1]);
-    probe_recv(&probe, 100);
-    PASS_UNTIL(probe.done_count == 2);
-    RG_CHECK_EQ(probe.result, 5);
-    probe_recv(&probe, 100);
-    PASS_UNTIL(probe.done_count == 3);
-    RG_CHECK_EQ(probe.result, 0);
-    probe_close(&probe);
-    teardown();
-}
-
 static void test_a_half_closed_peer_does_not_make_a_blocked_send_spin(void)
 {
     setup();
@@ -816,8 +703,6 @@ static void test_too_few_descriptors_are_an_error_of_open(void)
     XX(test_a_reset_by_the_peer_is_told)                                                           \
     XX(test_a_blocked_send_ends_when_the_peer_goes_away)                                           \
     XX(test_closing_by_reset_reaches_the_peer_as_one)                                              \
-    XX(test_an_end_that_comes_with_data_is_told_after_it)                                          \
-    XX(test_data_and_end_between_a_short_receive_and_the_next)                                     \
     XX(test_a_half_closed_peer_does_not_make_a_blocked_send_spin)                                  \
     XX(test_many_sockets_become_ready_at_once)                                                     \
     XX(test_what_comes_at_once_in_a_sleep_is_one_pass)                                             \

@@ -1,13 +1,14 @@
 /* What the io_uring backend says when the system refuses it, and how it asks the ring to wait. How
- * it works is tested in test_loop. */
+ * it works is tested in test_loop and test_loop_sockets. */
 #include "runtime/clock.h"
-#include "runtime/loop.h"
+#include "runtime/uring.h"
 
 #include "tests/support/seccomp.h"
 #include "tests/support/test.h"
 
 #include <liburing.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -123,6 +124,142 @@ static void test_an_idle_loop_does_not_wait_for_a_disk(void)
     rg_loop_destroy(loop);
 }
 
+/* A loop with one socket, its peer, and what receives brought. */
+static struct {
+    struct rg_loop *loop;
+    struct rg_uring *uring;
+    struct rg_socket socket;
+    struct rg_op op;
+    int peer;
+    unsigned count;
+    int32_t result;
+} one;
+
+static void one_done(struct rg_op *op)
+{
+    one.count++;
+    one.result = op->result;
+}
+
+static void one_open(void)
+{
+    const char *reason;
+    if (rg_uring_probe(&reason) < 0) {
+        rg_test_skip("%s", reason);
+    }
+    const struct rg_loop_options options = {.backend = &rg_uring_backend,
+                                            .placement = {.cpu = -1, .node = -1}};
+    int fds[2];
+    memset(&one, 0, sizeof(one));
+    RG_CHECK_EQ(rg_loop_create(&one.loop, &options), 0);
+    RG_CHECK_EQ(rg_loop_attach(one.loop), 0);
+    RG_CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
+    RG_CHECK_EQ(rg_socket_adopt(one.loop, &one.socket, fds[0]), 0);
+    rg_op_init(&one.op, one_done);
+    one.uring = one.loop->backend_self;
+    one.peer = fds[1];
+}
+
+static void one_close(void)
+{
+    rg_socket_close(one.loop, &one.socket, false);
+    close(one.peer);
+    RG_AWAIT((rg_loop_pass(one.loop, 0), rg_list_empty(&one.uring->polls)));
+    RG_CHECK(one.loop->fallback_reason == NULL);
+    rg_loop_destroy(one.loop);
+}
+
+/* A receive that begins, and then brings so much. */
+static void one_receive(size_t size)
+{
+    static const uint8_t data[RG_KIB(64)];
+    unsigned before = one.count;
+    rg_op_recv(one.loop, &one.op, &one.socket, RG_RECV_SIZE_MAX);
+    rg_loop_pass(one.loop, 0);
+    RG_CHECK_EQ(one.count, before);
+    RG_CHECK_EQ(send(one.peer, data, size, 0), (ssize_t)size);
+    RG_AWAIT((rg_loop_pass(one.loop, 0), one.count > before));
+    RG_CHECK_EQ(one.result, size);
+}
+
+static void receive_little_until_polled(void)
+{
+    for (int i = 0; i < 20; i++) {
+        one_receive(100);
+    }
+    RG_CHECK(one.socket.poll != NULL);
+}
+
+/* One poll for all receives of what brings little, and one for each of what brings much. */
+static void test_what_a_socket_brings_decides_how_it_is_waited_for(void)
+{
+    one_open();
+    one_receive(100);
+    RG_CHECK(one.socket.poll == NULL);
+    for (int round = 0; round < 3; round++) {
+        receive_little_until_polled();
+        one_receive(RG_KIB(64));
+        RG_CHECK(one.socket.poll == NULL);
+        one_receive(100);
+        RG_CHECK(one.socket.poll == NULL);
+    }
+    one_close();
+}
+
+/* As the kernel may do at any time. A wait for the socket is in flight (`waiting`), or begins. */
+static void test_a_poll_that_ends_is_not_missed(void)
+{
+    for (int waiting = 0; waiting < 2; waiting++) {
+        one_open();
+        receive_little_until_polled();
+        unsigned before = one.count;
+        if (waiting == 1) {
+            rg_op_recv(one.loop, &one.op, &one.socket, 100);
+        }
+        struct io_uring_sqe *sqe = io_uring_get_sqe(&one.uring->ring);
+        io_uring_prep_cancel64(sqe, (uintptr_t)one.socket.poll | RG_URING_POLL_TAG, 0);
+        io_uring_sqe_set_data(sqe, &rg_uring_unpoll_tag);
+        RG_AWAIT((rg_loop_pass(one.loop, 0), one.socket.poll == NULL));
+        if (waiting == 0) {
+            rg_op_recv(one.loop, &one.op, &one.socket, 100);
+        }
+        rg_loop_pass(one.loop, 0);
+        RG_CHECK_EQ(one.count, before);
+        /* It was an error, and so none begins again at once. */
+        RG_CHECK(one.socket.poll == NULL);
+        RG_CHECK_EQ(send(one.peer, "x", 1, 0), 1);
+        RG_AWAIT((rg_loop_pass(one.loop, 0), one.count > before));
+        RG_CHECK_EQ(one.result, 1);
+        receive_little_until_polled();
+        one_close();
+    }
+}
+
+/* The kernel ends a poll that it cannot tell of, with the last that it tells. */
+static void test_a_full_queue_loses_no_arrival(void)
+{
+    one_open();
+    receive_little_until_polled();
+    struct io_uring *ring = &one.uring->ring;
+    unsigned before = one.count;
+    rg_op_recv(one.loop, &one.op, &one.socket, 100);
+    while (io_uring_cq_ready(ring) < ring->cq.ring_entries) {
+        for (unsigned i = 0; i < 512 && io_uring_sq_space_left(ring) > 0; i++) {
+            struct io_uring_sqe *sqe = io_uring_get_sqe(ring);
+            io_uring_prep_nop(sqe);
+            io_uring_sqe_set_data(sqe, &rg_uring_unpoll_tag);
+        }
+        RG_CHECK(io_uring_submit_and_get_events(ring) >= 0);
+    }
+    RG_CHECK_EQ(send(one.peer, "x", 1, 0), 1);
+    RG_CHECK(io_uring_get_events(ring) >= 0);
+    RG_AWAIT((rg_loop_pass(one.loop, 0), one.count > before));
+    RG_CHECK_EQ(one.result, 1);
+    RG_CHECK(one.socket.poll == NULL);
+    receive_little_until_polled();
+    one_close();
+}
+
 int main(int argc, char **argv)
 {
     static const struct rg_test tests[] = {
@@ -132,6 +269,9 @@ int main(int argc, char **argv)
         RG_TEST(test_too_little_locked_memory_is_named),
         RG_TEST(test_too_few_descriptors_are_named),
         RG_TEST(test_an_idle_loop_does_not_wait_for_a_disk),
+        RG_TEST(test_what_a_socket_brings_decides_how_it_is_waited_for),
+        RG_TEST(test_a_poll_that_ends_is_not_missed),
+        RG_TEST(test_a_full_queue_loses_no_arrival),
     };
     return rg_test_main(argc, argv, tests, RG_ARRAY_LEN(tests));
 }

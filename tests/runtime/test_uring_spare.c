@@ -3,6 +3,7 @@
  * they say that the kernel refuses; at the end a filter makes it refuse indeed. */
 #include "runtime/clock.h"
 #include "runtime/uring.h"
+#include "tests/runtime/tcp_pair.h"
 #include "tests/support/exchange.h"
 #include "tests/support/seccomp.h"
 #include "tests/support/test.h"
@@ -78,6 +79,8 @@ ssize_t __wrap_preadv2(int fd, const struct iovec *pieces, int count, off_t offs
 }
 
 static struct rg_loop *loop;
+/* Sockets are those that have brought little for a while: the ring tells of each arrival. */
+static bool brings_little;
 
 #define PASS_UNTIL(condition)                                                                      \
     do {                                                                                           \
@@ -127,6 +130,7 @@ static void probe_adopt(struct probe *probe, int fd)
 {
     probe_init(probe);
     RG_CHECK_EQ(rg_socket_adopt(loop, &probe->socket, fd), 0);
+    probe->socket.little = brings_little ? UINT8_MAX : 0;
 }
 
 static bool has_uring(void)
@@ -171,28 +175,6 @@ static void ring_break(bool entered)
     fault.error = 0;
 }
 
-static int listen_loopback(int backlog, struct sockaddr_in *out_address)
-{
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t size = sizeof(address);
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    RG_CHECK_EQ(bind(fd, (struct sockaddr *)&address, size), 0);
-    RG_CHECK_EQ(listen(fd, backlog), 0);
-    RG_CHECK_EQ(getsockname(fd, (struct sockaddr *)&address, &size), 0);
-    *out_address = address;
-    return fd;
-}
-
-static void make_pair(int out_fds[2])
-{
-    struct sockaddr_in address;
-    int listener = listen_loopback(1, &address);
-    out_fds[0] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    RG_CHECK_EQ(connect(out_fds[0], (struct sockaddr *)&address, sizeof(address)), 0);
-    RG_AWAIT((out_fds[1] = accept4(listener, NULL, NULL, SOCK_CLOEXEC)) >= 0);
-    close(listener);
-}
-
 /* Both directions work, also with more than the buffers hold. */
 static void check_talks(struct probe *probe, int peer)
 {
@@ -226,7 +208,7 @@ static void test_every_way_in_which_entering_can_fail(void)
         setup();
         int fds[2];
         struct probe probe;
-        make_pair(fds);
+        make_tcp_pair(fds);
         probe_adopt(&probe, fds[0]);
         rg_op_recv(loop, &probe.reading, &probe.socket, 100);
         rg_loop_pass(loop, 0);
@@ -252,7 +234,7 @@ static void test_what_passes_is_waited_for(void)
         setup();
         int fds[2];
         struct probe probe;
-        make_pair(fds);
+        make_tcp_pair(fds);
         probe_adopt(&probe, fds[0]);
         rg_op_recv(loop, &probe.reading, &probe.socket, 100);
         fault.error = errors[i];
@@ -289,7 +271,7 @@ static void test_receives_go_on(void)
         struct probe probes[2];
         uint8_t place[16];
         for (int i = 0; i < 2; i++) {
-            make_pair(fds[i]);
+            make_tcp_pair(fds[i]);
             probe_adopt(&probes[i], fds[i][0]);
         }
         rg_op_recv(loop, &probes[0].reading, &probes[0].socket, 100);
@@ -317,7 +299,7 @@ static void test_bytes_that_were_there_before_are_received(void)
     setup();
     int fds[2];
     struct probe probe;
-    make_pair(fds);
+    make_tcp_pair(fds);
     probe_adopt(&probe, fds[0]);
     RG_CHECK_EQ(send(fds[1], "early", 5, 0), 5);
     ring_break(true);
@@ -407,7 +389,7 @@ static void test_sends_go_on_or_end(void)
         setup();
         int fds[2], small = 8192;
         struct probe probe;
-        make_pair(fds);
+        make_tcp_pair(fds);
         setsockopt(fds[0], SOL_SOCKET, SO_SNDBUF, &small, sizeof(small));
         setsockopt(fds[1], SOL_SOCKET, SO_RCVBUF, &small, sizeof(small));
         probe_adopt(&probe, fds[0]);
@@ -441,7 +423,7 @@ static void test_a_cancelled_send_sends_no_more(void)
     setup();
     int fds[2], small = 8192;
     struct probe probe;
-    make_pair(fds);
+    make_tcp_pair(fds);
     setsockopt(fds[0], SOL_SOCKET, SO_SNDBUF, &small, sizeof(small));
     setsockopt(fds[1], SOL_SOCKET, SO_RCVBUF, &small, sizeof(small));
     probe_adopt(&probe, fds[0]);
@@ -474,7 +456,7 @@ static void test_a_cancelled_send_that_was_done_is_not_made_again(void)
     setup();
     int fds[2], small = 8192;
     struct probe probe;
-    make_pair(fds);
+    make_tcp_pair(fds);
     setsockopt(fds[0], SOL_SOCKET, SO_SNDBUF, &small, sizeof(small));
     setsockopt(fds[1], SOL_SOCKET, SO_RCVBUF, &small, sizeof(small));
     probe_adopt(&probe, fds[0]);
@@ -515,7 +497,7 @@ static void test_cancelled_ops_end(void)
         setup();
         int fds[2];
         struct probe probe;
-        make_pair(fds);
+        make_tcp_pair(fds);
         probe_adopt(&probe, fds[0]);
         rg_op_recv(loop, &probe.reading, &probe.socket, 100);
         if (entered > 0) {
@@ -625,7 +607,7 @@ static int with_every_call_forbidden(void)
     struct probe file, probe;
     uint8_t place[64], byte;
     RG_CHECK_EQ(pipe2(ends, O_CLOEXEC), 0);
-    make_pair(fds);
+    make_tcp_pair(fds);
     probe_init(&file);
     probe_adopt(&probe, fds[0]);
     rg_op_read_file(loop, &file.reading, ends[0], 0, place, sizeof(place));
@@ -661,7 +643,7 @@ static int without_descriptors(void)
     setup();
     int fds[2];
     struct probe probe;
-    make_pair(fds);
+    make_tcp_pair(fds);
     probe_adopt(&probe, fds[0]);
     rg_op_recv(loop, &probe.reading, &probe.socket, 100);
     rg_loop_pass(loop, 0);
@@ -698,8 +680,8 @@ static int sends_without_descriptors(void)
     setup();
     int fds[2], others[2], small = 8192;
     struct probe part, begun;
-    make_pair(fds);
-    make_pair(others);
+    make_tcp_pair(fds);
+    make_tcp_pair(others);
     setsockopt(fds[0], SOL_SOCKET, SO_SNDBUF, &small, sizeof(small));
     setsockopt(fds[1], SOL_SOCKET, SO_RCVBUF, &small, sizeof(small));
     probe_adopt(&part, fds[0]);
@@ -846,6 +828,21 @@ static void test_a_loop_with_a_thread_is_woken_as_before(void)
     fault.error = 0;
 }
 
+#define WITH_LITTLE(name)                                                                          \
+    static void name##_of_little(void)                                                             \
+    {                                                                                              \
+        brings_little = true;                                                                      \
+        name();                                                                                    \
+        brings_little = false;                                                                     \
+    }
+WITH_LITTLE(test_every_way_in_which_entering_can_fail)
+WITH_LITTLE(test_what_passes_is_waited_for)
+WITH_LITTLE(test_receives_go_on)
+WITH_LITTLE(test_bytes_that_were_there_before_are_received)
+WITH_LITTLE(test_cancelled_ops_end)
+WITH_LITTLE(test_a_filter_that_forbids_every_call)
+WITH_LITTLE(test_no_descriptor_is_left_to_go_on_with)
+
 int main(int argc, char **argv)
 {
     static const struct rg_test tests[] = {
@@ -868,6 +865,13 @@ int main(int argc, char **argv)
         RG_TEST(test_a_filter_that_is_installed_under_load),
         RG_TEST(test_a_ring_that_cannot_be_made_after_the_first),
         RG_TEST(test_a_loop_with_a_thread_is_woken_as_before),
+        RG_TEST(test_every_way_in_which_entering_can_fail_of_little),
+        RG_TEST(test_what_passes_is_waited_for_of_little),
+        RG_TEST(test_receives_go_on_of_little),
+        RG_TEST(test_bytes_that_were_there_before_are_received_of_little),
+        RG_TEST(test_cancelled_ops_end_of_little),
+        RG_TEST(test_a_filter_that_forbids_every_call_of_little),
+        RG_TEST(test_no_descriptor_is_left_to_go_on_with_of_little),
     };
     return rg_test_main(argc, argv, tests, RG_ARRAY_LEN(tests));
 }
