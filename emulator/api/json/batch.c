@@ -14,6 +14,13 @@
 
 #define RESPONSE_BOUNDARY "batch_ringest-9f1c7d3e5b2a4860"
 #define CONTENT_ID_SIZE_MAX 256
+#define PAYER_FIELD "x-goog-user-project"
+
+/* Of the whole request, for its parts. Of the fields that the service takes over from it, the payer
+ * is the one that matters here. */
+struct outer {
+    struct rg_h1_slice host, payer; /* Empty: none. */
+};
 
 /* What a part holds. */
 struct part {
@@ -93,9 +100,10 @@ static bool append_request_line(struct rg_text *head, struct rg_h1_slice line)
 }
 
 /* False when there is no request in it. */
-static bool parse_part(struct rg_h1_slice text, struct rg_h1_slice host, struct part *out)
+static bool parse_part(struct rg_h1_slice text, const struct outer *outer, struct part *out)
 {
     struct rg_h1_slice line;
+    bool has_payer = outer->payer.size == 0;
     while (take_line(&text, &line) && line.size > 0) {
         struct rg_h1_slice id = field_value(line, "content-id");
         out->content_id = id.data != NULL ? id : out->content_id;
@@ -108,13 +116,19 @@ static bool parse_part(struct rg_h1_slice text, struct rg_h1_slice host, struct 
     if (!append_request_line(&out->head, line)) {
         return false;
     }
-    rg_text_append(&out->head, host.data, host.size);
+    rg_text_append(&out->head, outer->host.data, outer->host.size);
     rg_text_append_str(&out->head, "\r\n");
     while (take_line(&text, &line) && line.size > 0) {
         if (!is_framing(line)) {
             rg_text_append(&out->head, line.data, line.size);
             rg_text_append_str(&out->head, "\r\n");
+            has_payer = has_payer || field_value(line, PAYER_FIELD).data != NULL;
         }
+    }
+    if (!has_payer) {
+        rg_text_append_str(&out->head, PAYER_FIELD ": ");
+        rg_text_append(&out->head, outer->payer.data, outer->payer.size);
+        rg_text_append_str(&out->head, "\r\n");
     }
     out->body = trim(text);
     rg_text_printf(&out->head, "Content-Length: %u\r\n\r\n", out->body.size);
@@ -147,13 +161,13 @@ static void append_response(struct rg_text *out, struct rg_nested *nested,
     rg_text_append_str(out, "\r\n");
 }
 
-static void run_part(struct rg_server_call *outer, struct rg_nested *nested,
-                     struct rg_h1_slice text, struct rg_h1_slice host)
+static void run_part(struct rg_server_call *call, struct rg_nested *nested,
+                     struct rg_h1_slice text, const struct outer *outer)
 {
     struct part part = {.content_id = {"", 0}};
-    rg_nested_start(nested, outer);
+    rg_nested_start(nested, call);
     rg_call_of(&nested->call)->json = true;
-    if (!parse_part(text, host, &part)) {
+    if (!parse_part(text, outer, &part)) {
         rg_reply_error(&nested->call, RG_API_BAD_REQUEST, "A part of the batch has no request.");
     } else if (!rg_nested_parse(nested, &part.head)) {
         rg_reply_error(&nested->call, RG_API_BAD_REQUEST, "A request in the batch is malformed.");
@@ -163,7 +177,7 @@ static void run_part(struct rg_server_call *outer, struct rg_nested *nested,
         rg_nested_run(nested, part.body);
     }
     RG_ASSERT(rg_call_of(&nested->call)->object.type == NULL);
-    append_response(&rg_call_of(outer)->text, nested, part.content_id);
+    append_response(&rg_call_of(call)->text, nested, part.content_id);
     rg_call_release(&nested->call);
     rg_text_fini(&part.head);
 }
@@ -192,7 +206,7 @@ static bool take_part(struct rg_h1_slice *rest, struct rg_h1_slice boundary,
 }
 
 static void run_parts(struct rg_server_call *call, struct rg_h1_slice body,
-                      struct rg_h1_slice boundary, struct rg_h1_slice host)
+                      struct rg_h1_slice boundary, const struct outer *outer)
 {
     struct rg_call *state = rg_call_of(call);
     struct rg_nested *nested = malloc(sizeof(*nested));
@@ -207,7 +221,7 @@ static void run_parts(struct rg_server_call *call, struct rg_h1_slice body,
         take_part(&body, boundary, &part, &last); /* Skip what comes before the first part. */
     while (opened && !last && count < RG_BATCH_CALLS_MAX &&
            take_part(&body, boundary, &part, &last)) {
-        run_part(call, nested, part, host);
+        run_part(call, nested, part, outer);
         count++;
     }
     free(nested);
@@ -225,6 +239,9 @@ static void finish_batch(struct rg_server_call *call, const struct rg_api_reques
 {
     const struct rg_h1_slice *type = rg_h1_find(request->head, "content-type");
     const struct rg_h1_slice *host = rg_h1_find(request->head, "host");
+    const struct rg_h1_slice *payer = rg_h1_find(request->head, PAYER_FIELD);
+    const struct outer outer = {.host = host != NULL ? *host : rg_text_slice("localhost"),
+                                .payer = payer != NULL ? *payer : rg_text_slice("")};
     struct rg_h1_slice boundary = {NULL, 0};
     if (type != NULL) {
         boundary = rg_multipart_boundary(*type);
@@ -234,7 +251,7 @@ static void finish_batch(struct rg_server_call *call, const struct rg_api_reques
                        "A batch needs Content-Type: multipart/mixed with a boundary.");
         return;
     }
-    run_parts(call, body, boundary, host != NULL ? *host : rg_text_slice("localhost"));
+    run_parts(call, body, boundary, &outer);
 }
 
 void rg_batch_start(struct rg_server_call *call, const struct rg_api_request *request)

@@ -38,6 +38,25 @@ static void test_each_call_is_answered_for_itself(void)
     close_api();
 }
 
+/* What the whole says of who pays, its parts say, too. */
+static void test_the_payer_of_a_batch(void)
+{
+    static const char body[] = "--b1\r\n\r\nDELETE /storage/v1/b/bucket/o/o HTTP/1.1\r\n\r\n"
+                               "--b1--\r\n";
+    open_api(NULL, 0);
+    put_xml("/bucket/o", "data");
+    send_json("PATCH", "/storage/v1/b/bucket", "{\"billing\":{\"requesterPays\":true}}");
+    batch(body);
+    check_body_has("HTTP/1.1 400");
+    check_body_has("requester pays");
+    rg_driver_send(api, &reply,
+                   "POST /batch/storage/v1 HTTP/1.1\r\nHost: h\r\nx-goog-user-project: p\r\n"
+                   "Content-Type: multipart/mixed; boundary=b1\r\nContent-Length: %zu\r\n\r\n%s",
+                   strlen(body), body);
+    check_body_has("HTTP/1.1 204");
+    close_api();
+}
+
 static void test_lines_may_end_in_lf_and_targets_be_absolute(void)
 {
     open_api(NULL, 0);
@@ -89,6 +108,7 @@ int main(int argc, char **argv)
 {
     static const struct rg_test tests[] = {
         RG_TEST(test_each_call_is_answered_for_itself),
+        RG_TEST(test_the_payer_of_a_batch),
         RG_TEST(test_lines_may_end_in_lf_and_targets_be_absolute),
         RG_TEST(test_what_a_batch_refuses),
     };
