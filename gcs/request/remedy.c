@@ -41,6 +41,9 @@ static const char *permission_of(const char *verb)
 /* The service mostly names who asked, and what for; what it leaves out is added. */
 static void permission_write(const struct rg_remedy_facts *facts, char *out)
 {
+    if (says(facts, "cannot be deleted")) {
+        return; /* It is held, or retained: no permission changes that. */
+    }
     const char *permission = says(facts, "storage.") ? NULL : permission_of(facts->verb);
     bool has_principal = says(facts, "@") || says(facts, "anonymous caller");
     snprintf(out, RG_REMEDY_SIZE, "%s%s%s%s", permission != NULL ? "; it needs " : "",
@@ -64,6 +67,19 @@ static const char *scheme_of(const struct rg_remedy_facts *facts)
                : "";
 }
 
+/* The service wants to be told something that belongs to no request of ours by itself. */
+static const char *parameter_of(const struct rg_remedy_facts *facts)
+{
+    if (says(facts, "requester pays")) {
+        return "; name a project that pays by user_project (--option user_project=PROJECT, "
+               "Client(user_project=...)) or RINGEST_USER_PROJECT";
+    }
+    return says(facts, "is encrypted by a customer-supplied")
+               ? "; its key is sent by headers (RINGEST_HEADERS, Client(headers=...)) "
+                 "x-goog-encryption-algorithm, -key and -key-sha256, or by `gcloud storage`"
+               : scheme_of(facts);
+}
+
 const char *rg_remedy(const struct rg_remedy_facts *facts, char out[static RG_REMEDY_SIZE])
 {
     *out = '\0';
@@ -78,6 +94,9 @@ const char *rg_remedy(const struct rg_remedy_facts *facts, char out[static RG_RE
                      "; to trust it, give the PEM file of its authority by ca_file (--ca, "
                      "Client(ca=...)) or SSL_CERT_FILE");
         }
+        break;
+    case RG_STATUS_BAD_REQUEST:
+        snprintf(out, RG_REMEDY_SIZE, "%s", parameter_of(facts));
         break;
     default:
         snprintf(out, RG_REMEDY_SIZE, "%s", scheme_of(facts));

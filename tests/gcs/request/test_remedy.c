@@ -30,6 +30,30 @@ static void test_a_refusal_names_permission_and_principal(void)
                  "; sent as service account a@b");
 }
 
+static void test_what_no_permission_changes(void)
+{
+    RG_CHECK_STR(remedy(RG_STATUS_PERMISSION, true, "delete",
+                        "Object 'b/o' is under active Temporary hold and cannot be deleted, "
+                        "overwritten or archived until hold is removed."),
+                 "");
+    RG_CHECK_STR(remedy(RG_STATUS_PERMISSION, true, "put",
+                        "Object 'b/o' is subject to bucket's retention policy and cannot be "
+                        "deleted or overwritten until 2027"),
+                 "");
+}
+
+static void test_what_the_service_wants_to_be_told(void)
+{
+    RG_CHECK_CONTAINS(remedy(RG_STATUS_BAD_REQUEST, true, "get",
+                             "Bucket is a requester pays bucket but no user project provided."),
+                      "--option user_project=PROJECT");
+    RG_CHECK_CONTAINS(
+        remedy(RG_STATUS_BAD_REQUEST, true, "get",
+               "The target object is encrypted by a customer-supplied encryption key."),
+        "RINGEST_HEADERS");
+    RG_CHECK_STR(remedy(RG_STATUS_BAD_REQUEST, true, "get", "Invalid argument."), "");
+}
+
 static void test_an_unknown_authority_names_the_option(void)
 {
     RG_CHECK_CONTAINS(remedy(RG_STATUS_TLS_CERTIFICATE, true, "get", "unknown issuer CN=x"),
@@ -119,6 +143,8 @@ int main(int argc, char **argv)
 {
     static const struct rg_test tests[] = {
         RG_TEST(test_a_refusal_names_permission_and_principal),
+        RG_TEST(test_what_no_permission_changes),
+        RG_TEST(test_what_the_service_wants_to_be_told),
         RG_TEST(test_an_unknown_authority_names_the_option),
         RG_TEST(test_a_wrong_scheme_names_the_right_one),
         RG_TEST(test_nothing_is_said_of_others),
