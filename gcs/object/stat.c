@@ -28,11 +28,15 @@ static int stat_prepare(struct rg_request *request, const void *given)
     rg_target_query(&target, "fields", RG_RESOURCE_FIELDS);
     rg_target_query_i64(&target, "generation", stat->generation);
     rg_target_conditions(&target, &stat->conditions);
-    return rg_object_prepare(request, &stat_ops,
-                             &(struct rg_object_call){.method = "GET",
-                                                      .target = &target,
-                                                      .user_data = stat->user_data,
-                                                      .deadline_ns = stat->deadline_ns});
+    int rc = rg_object_prepare(request, &stat_ops,
+                               &(struct rg_object_call){.method = "GET",
+                                                        .target = &target,
+                                                        .user_data = stat->user_data,
+                                                        .deadline_ns = stat->deadline_ns});
+    if (rc == 0 && stat->generation != 0) {
+        rg_verify_expect_read(&request->verify);
+    }
+    return rc;
 }
 
 int rg_submit_stat_sized(struct rg_client *client, struct rg_cq *cq, const struct rg_stat *stat,

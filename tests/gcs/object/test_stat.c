@@ -52,11 +52,12 @@ static void test_refusals(void)
     static const struct {
         const char *status_line;
         enum rg_status want;
+        uint32_t attempts;
     } rows[] = {
-        {"304 Not Modified", RG_STATUS_PRECONDITION},
-        {"404 Not Found", RG_STATUS_NOT_FOUND},
-        {"412 Precondition Failed", RG_STATUS_PRECONDITION},
-        {"403 Forbidden", RG_STATUS_PERMISSION},
+        {"304 Not Modified", RG_STATUS_PRECONDITION, 1},
+        {"404 Not Found", RG_STATUS_NOT_FOUND, 2}, /* the second asks what is there */
+        {"412 Precondition Failed", RG_STATUS_PRECONDITION, 1},
+        {"403 Forbidden", RG_STATUS_PERMISSION, 1},
     };
     for (size_t i = 0; i < RG_ARRAY_LEN(rows); i++) {
         const struct rg_step script[] = {RG_READ, RG_SEND(rg_test_answer(rows[i].status_line, "")),
@@ -66,11 +67,27 @@ static void test_refusals(void)
         rg_test_client_open(&c);
         struct rg_completion done = stat_one(&c, &(struct rg_stat){.generation = 7});
         rg_test_check_status(__FILE__, __LINE__, &done, rows[i].want);
-        RG_CHECK_EQ(done.attempts, 1);
+        RG_CHECK_EQ(done.attempts, rows[i].attempts);
         RG_CHECK_CONTAINS(done.detail, "stat gs://bucket/object at ");
         rg_lease_release(done.lease);
         rg_test_client_close(&c);
     }
+}
+
+static void test_a_generation_that_was_replaced(void)
+{
+    const struct rg_step script[] = {
+        RG_READ, RG_SEND(rg_test_answer("404 Not Found", "")), RG_READ,
+        RG_SEND(rg_test_answer("200 OK", "{\"name\":\"object\",\"size\":\"5\",\"generation\":\"9\"}")),
+        RG_END};
+    const struct rg_step *const scripts[] = {script};
+    struct rg_test_client c = {.scripts = scripts, .script_count = 1};
+    rg_test_client_open(&c);
+    struct rg_completion done = stat_one(&c, &(struct rg_stat){.generation = 7});
+    RG_CHECK_STATUS(&done, NOT_FOUND);
+    RG_CHECK_CONTAINS(done.detail, "it was replaced by generation 9");
+    rg_lease_release(done.lease);
+    rg_test_client_close(&c);
 }
 
 /* It only reads, so that whatever failed is tried again, without a condition too. */
@@ -141,6 +158,7 @@ int main(int argc, char **argv)
     static const struct rg_test tests[] = {
         RG_TEST(test_stat),
         RG_TEST(test_refusals),
+        RG_TEST(test_a_generation_that_was_replaced),
         RG_TEST(test_lost_answers_are_asked_for_again),
         RG_TEST(test_answers_that_are_no_resource),
         RG_TEST(test_what_cannot_be_asked),
