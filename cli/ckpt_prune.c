@@ -498,7 +498,7 @@ static int deletes_send(struct prune *prune)
         enum rg_status one = results[i].status;
         if (one != RG_STATUS_OK && one != RG_STATUS_NOT_FOUND && one != RG_STATUS_PRECONDITION) {
             status = cli_fail("gs://%s/%s: %s", prune->deletes[i].bucket, prune->deletes[i].object,
-                              rg_status_text(one));
+                              results[i].detail != NULL ? results[i].detail : rg_status_text(one));
             prune->failed_count++;
         }
     }

@@ -3,6 +3,7 @@
 
 #include "gcs/request/idempotency.h"
 #include "gcs/request/object_request.h"
+#include "gcs/wire/error_body.h"
 #include "http/answer.h"
 
 #include <errno.h>
@@ -33,12 +34,37 @@ static int batch_head(struct rg_request *request, const struct rg_h1_head *head)
     return RG_BODY_LEASE;
 }
 
+/* Of a removal, with the NUL. */
+#define MESSAGE_SIZE 256
+
+/* Without memory for them nothing is told. */
+static void messages_keep(struct rg_batch *batch, const struct rg_batch_part *parts)
+{
+    for (uint32_t i = 0; i < batch->count; i++) {
+        batch->http_statuses[i] = parts[i].http_status;
+        if (parts[i].http_status < 400) {
+            continue;
+        }
+        if (batch->messages == NULL) {
+            batch->messages = calloc(batch->count, MESSAGE_SIZE);
+        }
+        if (batch->messages != NULL && parts[i].message.size > 0) {
+            (void)rg_error_message(parts[i].message.data, parts[i].message.size,
+                                   batch->messages + i * (size_t)MESSAGE_SIZE, MESSAGE_SIZE);
+        }
+    }
+}
+
 static enum rg_status batch_finish(struct rg_request *request, struct rg_completion *completion)
 {
     struct rg_batch *batch = batch_of(request);
+    struct rg_batch_part parts[RG_DELETES_MAX];
     const char *problem;
     int rc = rg_batch_answer_parse((const char *)request->x.body, (size_t)request->x.body_size,
-                                   batch->boundary, batch->http_statuses, batch->count, &problem);
+                                   batch->boundary, parts, batch->count, &problem);
+    if (rc == 0) {
+        messages_keep(batch, parts);
+    }
     rg_lease_release(request->x.lease);
     if (rc < 0) {
         memset(batch->http_statuses, 0, sizeof(batch->http_statuses));
@@ -173,4 +199,14 @@ bool rg_batch_take(const struct rg_batch *batch, uint32_t index, struct rg_delet
         return may_retry; /* to find out whether it is gone */
     }
     return may_retry && rg_status_retryable(result->status);
+}
+
+const char *rg_batch_message(const struct rg_batch *batch, uint32_t index)
+{
+    return batch->messages != NULL ? batch->messages + index * (size_t)MESSAGE_SIZE : "";
+}
+
+void rg_batch_fini(struct rg_batch *batch)
+{
+    free(batch->messages);
 }

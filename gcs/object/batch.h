@@ -18,6 +18,7 @@ struct rg_batch {
     const struct rg_delete *deletes; /* borrowed until it is done and taken */
     uint32_t count;
     uint16_t http_statuses[RG_DELETES_MAX];  /* of the parts of the answer; 0: there was none */
+    char *messages;                          /* see rg_batch_message; owned */
     char boundary[RG_BOUNDARY_SIZE_MAX + 1]; /* of the answer */
 };
 
@@ -36,5 +37,8 @@ int rg_batch_prepare(struct rg_batch *batch, struct rg_request *parent,
 enum rg_batch_outcome rg_batch_outcome(const struct rg_completion *completion);
 /* Writes what came of one removal into a zeroed result. True: it is to be tried again, alone. */
 bool rg_batch_take(const struct rg_batch *batch, uint32_t index, struct rg_delete_result *result);
+/* What the service says about the refusal of one removal, or "". */
+const char *rg_batch_message(const struct rg_batch *batch, uint32_t index);
+void rg_batch_fini(struct rg_batch *batch);
 
 #endif

@@ -9,6 +9,7 @@
 #include "gcs/object/batch.h"
 #include "gcs/request/object_request.h"
 #include "gcs/request/operation.h"
+#include "gcs/request/remedy.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -17,6 +18,8 @@
 
 /* Requests for single objects that are out at once. */
 #define SINGLES_MAX 8
+/* Why an object was not removed, with the NUL. */
+#define DETAIL_SIZE 512
 
 enum item_state {
     ITEM_DECIDED = 0, /* its result is there, once the batch has been answered */
@@ -72,6 +75,31 @@ static void many_finish(struct rg_delete_many_state *state)
     rg_operation_finish(&state->operation, &completion);
 }
 
+/* The details lie behind the results. `message` is what the service says, or "". */
+static void result_explain(struct rg_delete_many_state *state, uint32_t index, const char *message)
+{
+    struct rg_delete_result *result = &state->results[index];
+    const struct rg_client *client = state->operation.request->client;
+    char *detail = (char *)(state->results + state->count) + index * (size_t)DETAIL_SIZE;
+    char http[16] = "", principal[256], remedy[RG_REMEDY_SIZE];
+    result->detail = NULL;
+    if (result->status == RG_STATUS_OK) {
+        return;
+    }
+    (void)rg_client_principal_write(client, principal, sizeof(principal));
+    const struct rg_remedy_facts facts = {.status = result->status,
+                                          .cause = message,
+                                          .verb = "delete",
+                                          .principal = principal,
+                                          .is_tls = client->endpoint.is_tls};
+    if (result->http_status != 0) {
+        snprintf(http, sizeof(http), " (HTTP %u)", result->http_status);
+    }
+    snprintf(detail, DETAIL_SIZE, "%s%s%s%s%s", rg_status_text(result->status), http,
+             *message != '\0' ? ": " : "", message, rg_remedy(&facts, remedy));
+    result->detail = detail;
+}
+
 static void single_done(struct rg_request *child, struct rg_completion *completion)
 {
     struct single *single = RG_CONTAINER_OF(child, struct single, child);
@@ -81,6 +109,7 @@ static void single_done(struct rg_request *child, struct rg_completion *completi
         .http_status = completion->http_status,
         .found_done = completion->found_done,
     };
+    result_explain(state, single->index, child->failure.text);
     state->items[single->index] = ITEM_DECIDED;
     single->out = false;
     rg_operation_child_ended(&state->operation, child);
@@ -179,6 +208,7 @@ static bool items_take(struct rg_delete_many_state *state)
     for (uint32_t i = 0; i < state->count; i++) {
         bool waits = state->alone || rg_batch_take(&state->batch, i, &state->results[i]);
         state->items[i] = waits ? ITEM_WAITS : ITEM_DECIDED;
+        result_explain(state, i, rg_batch_message(&state->batch, i));
         again |= waits;
     }
     return again;
@@ -234,13 +264,14 @@ static void batch_start(struct rg_delete_many_state *state)
 static void begin(struct rg_delete_many_state *state)
 {
     const struct rg_request *request = state->operation.request;
-    size_t size = state->count * sizeof(*state->results);
+    size_t size = state->count * (sizeof(*state->results) + DETAIL_SIZE);
     /* Taken before anything is sent, so that the results of removals can always be told. */
     state->lease = rg_operation_take_slab(&state->operation, size);
     if (state->lease == NULL) {
         return;
     }
     state->results = (struct rg_delete_result *)state->lease->data;
+    memset(state->results, 0, state->count * sizeof(*state->results));
     if (atomic_load(&request->client->shared.no_batches)) {
         all_send_alone(state);
     } else {
@@ -339,6 +370,7 @@ static void many_free(struct rg_delete_many_state *state)
 {
     if (state != NULL) {
         rg_lease_release(state->lease);
+        rg_batch_fini(&state->batch);
         free(state->deletes);
         free(state->names);
         free(state);

@@ -138,9 +138,10 @@ static bool status_parse(struct rg_h1_slice line, uint16_t *out_status)
     return status >= 100 && (line.size == STATUS_DIGITS || is_space(line.data[STATUS_DIGITS]));
 }
 
-/* Reads a part up to its inner status line; what follows is of no use and is passed over by the
- * caller. NULL, or what is wrong. */
-static const char *part_parse(struct rg_h1_slice *rest, uint16_t *statuses, uint32_t count)
+/* Reads a part up to its inner status line; the caller takes what follows. NULL, or what is wrong.
+ */
+static const char *part_parse(struct rg_h1_slice *rest, struct rg_batch_part *parts, uint32_t count,
+                              struct rg_batch_part **out_part)
 {
     bool has_id = false;
     uint32_t number = 0;
@@ -159,37 +160,45 @@ static const char *part_parse(struct rg_h1_slice *rest, uint16_t *statuses, uint
     if (!has_id) {
         return "has a part that belongs to none of the request's";
     }
-    if (statuses[number] != 0) {
+    if (parts[number].http_status != 0) {
         return "has two parts for one of the request's";
     }
     struct rg_h1_slice line = trim(take_until(rest, '\n'));
-    return status_parse(line, &statuses[number]) ? NULL : "has a part without a status";
+    *out_part = &parts[number];
+    return status_parse(line, &parts[number].http_status) ? NULL : "has a part without a status";
 }
 
-static const char *answer_parse(struct rg_h1_slice rest, const char *boundary, uint16_t *statuses,
-                                uint32_t count)
+static const char *answer_parse(struct rg_h1_slice rest, const char *boundary,
+                                struct rg_batch_part *parts, uint32_t count)
 {
+    struct rg_batch_part *part = NULL; /* whose inner answer is being passed over */
     while (rest.size > 0) {
         struct rg_h1_slice line = take_until(&rest, '\n');
         enum line_kind kind = line_kind(line, boundary);
         if (kind == LINE_END) {
             return NULL;
         }
-        const char *problem = kind == LINE_PART ? part_parse(&rest, statuses, count) : NULL;
-        if (problem != NULL) {
-            return problem;
+        if (kind == LINE_PART) {
+            const char *problem = part_parse(&rest, parts, count, &part);
+            if (problem != NULL) {
+                return problem;
+            }
+        } else if (part != NULL && part->message.data != NULL) {
+            part->message.size = (uint32_t)(line.data + line.size - part->message.data);
+        } else if (part != NULL && trim(line).size == 0) {
+            part->message = (struct rg_h1_slice){rest.data, 0};
         }
     }
     return "ends without its last boundary";
 }
 
 int rg_batch_answer_parse(const char *body, size_t body_size, const char *boundary,
-                          uint16_t *statuses, uint32_t count, const char **out_problem)
+                          struct rg_batch_part *parts, uint32_t count, const char **out_problem)
 {
     RG_ASSERT(body_size <= UINT32_MAX);
-    memset(statuses, 0, count * sizeof(*statuses));
+    memset(parts, 0, count * sizeof(*parts));
     struct rg_h1_slice rest = {body, (uint32_t)body_size};
-    const char *problem = answer_parse(rest, boundary, statuses, count);
+    const char *problem = answer_parse(rest, boundary, parts, count);
     if (problem == NULL) {
         return 0;
     }

@@ -16,10 +16,16 @@
 int rg_batch_boundary_parse(struct rg_h1_slice content_type,
                             char out_boundary[static RG_BOUNDARY_SIZE_MAX + 1]);
 
-/* Sets statuses[n] to the HTTP status of the answer to part n of `count`; parts come in any order,
- * and those that did not come are 0. Line ends may be bare LF. -EBADMSG: the body is not such an
- * answer, and *out_problem says why, in words that follow "the answer" (static storage). */
+/* What came for one part of a request. */
+struct rg_batch_part {
+    uint16_t http_status;       /* 0: it did not come */
+    struct rg_h1_slice message; /* the body of the inner answer, in the body of the whole */
+};
+
+/* Reads the answers to the parts 0 to count - 1, which come in any order. Line ends may be bare LF.
+ * -EBADMSG: the body is not such an answer, and *out_problem says why, in words that follow "the
+ * answer" (static storage). */
 int rg_batch_answer_parse(const char *body, size_t body_size, const char *boundary,
-                          uint16_t *statuses, uint32_t count, const char **out_problem);
+                          struct rg_batch_part *parts, uint32_t count, const char **out_problem);
 
 #endif

@@ -56,7 +56,8 @@ struct rg_delete_many {
 struct rg_delete_result {
     enum rg_status status;
     uint16_t http_status;
-    bool found_done; /* as of a completion */
+    bool found_done;    /* as of a completion */
+    const char *detail; /* why it was not removed, in the lease; NULL if it was */
 };
 RG_SUBMIT_ITEMS(delete_many, rg_delete_many, deletes)
 

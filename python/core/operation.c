@@ -393,7 +393,8 @@ static PyObject *delete_many_result(struct core_operation *self, struct core_ses
         failed.lease = NULL;
         if (results != NULL) {
             failed = (struct rg_completion){.status = results[i].status,
-                                            .http_status = results[i].http_status};
+                                            .http_status = results[i].http_status,
+                                            .detail = results[i].detail};
         }
         if (failed.status == RG_STATUS_OK) {
             continue;

@@ -26,7 +26,8 @@ class Error(OSError):
         if status is None:
             # A DataLoader makes what a worker raised anew, of the class and a text.
             uri, status, detail = "", "UNEXPECTED", uri
-        super().__init__(os_error or None, detail or f"{uri}: {text}")
+        told = detail or text
+        super().__init__(os_error or None, told if uri in told else f"{uri}: {told}")
         self.uri = uri
         self.status = status
         self.http_status = http_status

@@ -187,6 +187,27 @@ class Remove(ServedCase):
         self.ok(self.rm("-r", self.bucket))
         self.assertEqual(self.names(), [])
 
+    def test_why_something_stays(self):
+        """In the service's words: no permission helps where it is held."""
+        for name in ("a", "b", "c"):
+            self.put(name)
+        for name in ("a", "b"):
+            path = f"/storage/v1/b/{self.bucket[5:]}/o/{name}"
+            self.server.request("PATCH", path, b'{"temporaryHold":true}')
+        done = self.rm(self.bucket + "/a")
+        self.fails(done, FAILED, f"{self.bucket}/a: permission denied (HTTP 403): Object ", "is under a hold")
+        self.assertNotIn("it needs", done.stderr)
+        done = self.rm("-r", self.bucket)
+        self.assertEqual((done.returncode, done.stderr.count("is under a hold")), (FAILED, 2), done.stderr)
+
+    def test_who_pays_for_it(self):
+        self.put("a")
+        self.server.request("PATCH", f"/storage/v1/b/{self.bucket[5:]}", b'{"billing":{"requesterPays":true}}')
+        self.fails(
+            self.rm(self.bucket + "/a"), FAILED, "(HTTP 400): Bucket is a requester pays", "--option user_project="
+        )
+        self.ok(self.rm(self.bucket + "/a", "--option", "user_project=p"))
+
     def test_a_prefix_is_no_name(self):
         self.put("a/b")
         self.fails(self.rm(self.bucket + "/a"), FAILED, self.bucket + "/a", "no such object")

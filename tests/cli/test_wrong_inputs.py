@@ -210,7 +210,10 @@ class WrongInputs(ServedCase):
                 "/dev/null: not a regular file; write to it as standard output: `cp ... - >/dev/null`",
             ),
             ("tar index gs://mine/ index", "gs://mine/: no object whose name ends in .tar"),
-            ("rm gs://mine/absent", "gs://mine/absent: no such object or bucket"),
+            (
+                "rm gs://mine/absent",
+                "gs://mine/absent: no such object or bucket (HTTP 404): No such object: mine/absent",
+            ),
             ("rm gs://mine/folder", "gs://mine/folder: no such object, but a folder; -r removes what is in it"),
             ("rm gs://mine/folder/", "gs://mine/folder/: no such object, but a folder; -r removes what is in it"),
             (

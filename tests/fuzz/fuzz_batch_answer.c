@@ -14,8 +14,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 static int parse(const char *body, size_t size, const char *boundary, uint16_t *statuses)
 {
     const char *problem = NULL;
-    int rc = rg_batch_answer_parse(body, size, boundary, statuses, COUNT, &problem);
+    struct rg_batch_part parts[COUNT];
+    int rc = rg_batch_answer_parse(body, size, boundary, parts, COUNT, &problem);
     RG_ASSERT(rc == 0 || (rc == -EBADMSG && problem != NULL));
+    for (unsigned i = 0; i < COUNT; i++) {
+        const struct rg_h1_slice *message = &parts[i].message;
+        statuses[i] = parts[i].http_status;
+        RG_ASSERT(message->size == 0 ||
+                  (message->data >= body && message->data + message->size <= body + size));
+    }
     for (unsigned i = 0; rc == 0 && i < COUNT; i++) {
         RG_ASSERT(statuses[i] == 0 || (statuses[i] >= 100 && statuses[i] <= 999));
     }

@@ -90,6 +90,44 @@ static void test_partial_failures_out_of_order(void)
     rg_test_client_close(&c);
 }
 
+/* What the service says of each is told, and what it was not asked about is not. */
+static void test_refusals_say_why(void)
+{
+    char before[1500 + 1];
+    memset(before, 0xff, sizeof(before) - 1);
+    before[sizeof(before) - 1] = '\0';
+    const struct rg_step script[] = {
+        RG_READ, RG_SEND(rg_test_answer("200 OK", before)), RG_READ,
+        RG_SEND(batch_answer(
+            PART("0", "204 No Content") "--batch_1\r\nContent-ID: <response-ringest+1>\r\n\r\n"
+                                        "HTTP/1.1 403 Forbidden\r\nContent-Type: a/b\r\n\r\n"
+                                        "{\"error\":{\"message\":\"It is under a hold and cannot "
+                                        "be deleted.\"}}\r\n" PART("2", "403 Forbidden") END)),
+        RG_END};
+    const struct rg_step *const scripts[] = {script};
+    struct rg_test_client c = {.scripts = scripts, .script_count = 1};
+    rg_test_client_open(&c);
+    /* Its memory is used again. */
+    rg_test_get(&c, &(struct rg_get){0});
+    struct rg_completion read = rg_test_take(&c);
+    RG_CHECK_STATUS(&read, OK);
+    rg_lease_release(read.lease);
+    struct rg_delete_many many = {.deletes = deletes, .count = RG_ARRAY_LEN(deletes)};
+    RG_CHECK_EQ(rg_submit_delete_many(c.client, c.cq, &many), 0);
+    struct rg_completion done = rg_test_take(&c);
+    RG_CHECK_STATUS(&done, OK);
+    const struct rg_delete_result *results = done.data;
+    for (size_t i = 0; i < RG_ARRAY_LEN(deletes); i++) {
+        RG_CHECK(!results[i].found_done);
+    }
+    RG_CHECK(results[0].detail == NULL);
+    RG_CHECK_STR(results[1].detail,
+                 "permission denied (HTTP 403): It is under a hold and cannot be deleted.");
+    RG_CHECK_CONTAINS(results[2].detail, "permission denied (HTTP 403); it needs");
+    rg_lease_release(done.lease);
+    rg_test_client_close(&c);
+}
+
 /* Only what names a generation is tried again, each by a request of its own. */
 static void test_inner_errors_are_tried_again_alone(void)
 {
@@ -316,6 +354,7 @@ int main(int argc, char **argv)
 {
     static const struct rg_test tests[] = {
         RG_TEST(test_partial_failures_out_of_order),
+        RG_TEST(test_refusals_say_why),
         RG_TEST(test_inner_errors_are_tried_again_alone),
         RG_TEST(test_items_without_an_answer),
         RG_TEST(test_a_lost_batch_is_tried_again_when_all_of_it_may_be),

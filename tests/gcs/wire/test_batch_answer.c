@@ -17,7 +17,11 @@ static const uint16_t whole_statuses[COUNT] = {404, 0, 204, 503};
 static int parse(const char *body, size_t size, uint16_t statuses[static COUNT])
 {
     const char *problem = "";
-    int rc = rg_batch_answer_parse(body, size, "b_1", statuses, COUNT, &problem);
+    struct rg_batch_part parts[COUNT];
+    int rc = rg_batch_answer_parse(body, size, "b_1", parts, COUNT, &problem);
+    for (size_t i = 0; i < COUNT; i++) {
+        statuses[i] = parts[i].http_status;
+    }
     RG_CHECK((rc == 0) == (*problem == '\0'));
     return rc;
 }
@@ -27,6 +31,18 @@ static void test_any_order(void)
     uint16_t statuses[COUNT];
     RG_CHECK_EQ(parse(whole, sizeof(whole) - 1, statuses), 0);
     RG_CHECK_MEM(statuses, sizeof(statuses), whole_statuses, sizeof(whole_statuses));
+}
+
+static void test_what_refusals_say(void)
+{
+    struct rg_batch_part parts[COUNT];
+    const char *problem;
+    RG_CHECK_EQ(rg_batch_answer_parse(whole, sizeof(whole) - 1, "b_1", parts, COUNT, &problem), 0);
+    /* A line that only begins as a boundary does is a part of it. */
+    static const char message[] = "{\"error\":{\"code\":404}}\r\n--b_1x\r";
+    RG_CHECK_MEM(parts[0].message.data, parts[0].message.size, message, sizeof(message) - 1);
+    RG_CHECK_EQ(parts[1].message.size, 0);
+    RG_CHECK_EQ(parts[3].message.size, 0);
 }
 
 static void test_bare_line_feeds(void)
@@ -111,7 +127,7 @@ static void test_boundaries(void)
 int main(int argc, char **argv)
 {
     static const struct rg_test tests[] = {
-        RG_TEST(test_any_order), RG_TEST(test_bare_line_feeds), RG_TEST(test_cut_anywhere),
+        RG_TEST(test_any_order), RG_TEST(test_what_refusals_say), RG_TEST(test_bare_line_feeds), RG_TEST(test_cut_anywhere),
         RG_TEST(test_malformed), RG_TEST(test_boundaries),
     };
     return rg_test_main(argc, argv, tests, RG_ARRAY_LEN(tests));
