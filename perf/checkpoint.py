@@ -4,7 +4,8 @@
 Rows: torch.save and torch.load with a RAM disk, without any network; ringest.checkpoint.save and load; and
 torch.save and torch.load through the file of ringest.checkpoint.open; torch.distributed.checkpoint (DCP) with a
 RAM disk by torch's own writer and reader, and by ringest.dcp, also with its planners and all tensors below one key; and
-DCP with a writer and a reader that do nothing, which is what planning costs whoever stores the bytes. Over TLS; `ringest emulate` on the first
+DCP with a writer and a reader that do nothing, which is what planning costs whoever stores the bytes; and two floors of
+everybody: as many bytes as one piece, sent and received by the client, and tensors that are filled by memcpy. Over TLS; `ringest emulate` on the first
 core, the client on the last one. Each row is a process of its own, which makes the state dict, saves and loads
 it once so that all memory has been touched, keeps its heap, and then takes the least of several repeats; its
 growth is that of one more save and load. Another process loads into memory that was never touched, as a program
@@ -24,9 +25,9 @@ import time
 import common
 
 SHAPES = {"large": (16 << 20, 64), "small": (64 << 10, 2048)}
-ROWS = ("disk", "ringest", "file", "dcp-disk", "dcp", "dcp-kept", "plan", "plan-kept")
-# Of distributed checkpoints, which load into tensors that are there.
-DCP_ROWS = ROWS[3:]
+ROWS = ("disk", "ringest", "file", "dcp-disk", "dcp", "dcp-kept", "plan", "plan-kept", "bytes", "memcpy")
+# Of distributed checkpoints, and what is compared with them: they load into tensors that are there.
+INTO_ROWS = ROWS[3:]
 NAMES = {
     "disk": "torch.save/load, RAM disk",
     "ringest": "ringest.checkpoint",
@@ -36,6 +37,8 @@ NAMES = {
     "dcp-kept": "ringest.dcp, its planners",
     "plan": "DCP that stores nothing",
     "plan-kept": "the same, our planners",
+    "bytes": "as many bytes, one piece",
+    "memcpy": "tensors filled by memcpy",
 }
 
 
@@ -143,6 +146,47 @@ def saver(is_kept, state):
     return lambda writer: dcp.save(given, storage_writer=writer, planner=planner, no_dist=True)
 
 
+class Bytes:
+    """What it takes to send and to receive so many bytes, if nothing is known of them but where they lie."""
+
+    def __init__(self, torch, opened, size, is_new):
+        self.torch, self.opened, self.size, self.is_new = torch, opened, size, is_new
+        self.source = self.target = None
+
+    def _memory(self, tensor):
+        return memoryview((ctypes.c_char * self.size).from_address(tensor.data_ptr())).cast("B")
+
+    def save(self):
+        if self.source is None:
+            self.source, self.target = (self.torch.ones(self.size // 4) for _ in range(2))
+        with self.opened.writer("gs://checkpoints/bytes", size_hint=self.size) as writer:
+            writer.write(self._memory(self.source), borrow=True)
+
+    def load(self):
+        into = self.torch.empty_like(self.target) if self.is_new else self.target
+        self.opened.get_into("gs://checkpoints/bytes", [(0, self._memory(into))], whole=True)
+        return into
+
+
+def filled(torch, state, target, is_new):
+    """Tensors of the same shapes. One tensor is copied into all, so that small ones come from the cache."""
+    source = next(iter(state.values()))
+    into = {name: torch.empty_like(each) for name, each in state.items()} if is_new else target
+    for each in into.values():
+        each.copy_(source)
+    return into
+
+
+def figures(arguments, save, load, size):
+    if arguments.memory == "new":
+        return {"bytes": size, "load": best([measured_new(load) for _ in range(arguments.repeats)], 0)}
+    # Nothing is saved where tensors are only filled.
+    saves = best([measured(save) for _ in range(arguments.repeats)], grown(save, 0)) if save else None
+    made = 0 if arguments.row in INTO_ROWS else size
+    loads = best([measured(load) for _ in range(arguments.repeats)], grown(load, made))
+    return {"bytes": size, "save": saves, "load": loads}
+
+
 def client(arguments):
     """One row, in the process that is measured."""
     import torch
@@ -156,11 +200,12 @@ def client(arguments):
     size, count = SHAPES[arguments.shape]
     count = max(1, count * arguments.scale // 100)
     state = {f"layer.{i}.weight": torch.randn(size // 4) for i in range(count)}
-    is_dcp, is_new = arguments.row in DCP_ROWS, arguments.memory == "new"
-    target = {name: torch.zeros_like(each) for name, each in state.items()} if is_dcp else {}
+    is_into, is_new = arguments.row in INTO_ROWS, arguments.memory == "new"
+    target = {name: torch.zeros_like(each) for name, each in state.items()} if is_into else {}
     nothing, dcp_save = nowhere(torch), saver(arguments.row.endswith("-kept"), state)
     path, uri = f"/dev/shm/ringest-checkpoint-{os.getpid()}.pt", "gs://checkpoints/step.pt"
     with ringest.Client(arguments.endpoint, arguments.ca) as opened:
+        bare = Bytes(torch, opened, size * count, is_new)
 
         def file_save():
             with checkpoint.open(uri, "wb", client=opened) as file:
@@ -187,6 +232,8 @@ def client(arguments):
                 lambda: dcp_save(StorageWriter("gs://checkpoints/step", client=opened)),
                 lambda: dcp_load(StorageReader("gs://checkpoints/step", client=opened)),
             ),
+            "bytes": (bare.save, bare.load),
+            "memcpy": (None, lambda: filled(torch, state, target, is_new)),
             "plan": (lambda: dcp_save(nothing[0]), lambda: dcp_load(nothing[1])),
             "disk": (lambda: torch.save(state, path), lambda: torch.load(path)),
             "ringest": (
@@ -196,21 +243,18 @@ def client(arguments):
             "file": (file_save, file_load),
         }[arguments.row.removesuffix("-kept")]
         try:
-            save()
+            if save:
+                save()
             found = load()
-            assert arguments.row.startswith("plan") or all(torch.equal(found[name], state[name]) for name in state)
+            if not arguments.row.startswith(("plan", "bytes", "memcpy")):
+                assert all(torch.equal(found[name], state[name]) for name in state)
             del found
-            if is_new:
-                loads = best([measured_new(load) for _ in range(arguments.repeats)], 0)
-                return {"bytes": size * count, "load": loads}
-            saves = best([measured(save) for _ in range(arguments.repeats)], grown(save, 0))
-            loads = best([measured(load) for _ in range(arguments.repeats)], grown(load, 0 if is_dcp else size * count))
+            return figures(arguments, save, load, size * count)
         finally:
             if os.path.isdir(path):
                 shutil.rmtree(path)
             elif os.path.exists(path):
                 os.unlink(path)
-    return {"bytes": size * count, "save": saves, "load": loads}
 
 
 def row(arguments, shape, name, memory, emulator):
@@ -259,6 +303,9 @@ def main():
             text = f"  {NAMES[name]:26}"
             for what, wide in (("save", 14), ("load", 15)):
                 one = found[what]
+                if one is None:
+                    text += " " * (wide + 17)
+                    continue
                 text += f"{one['cpu'] / found['bytes'] * 1e9:>{wide}.2f}{found['bytes'] / one['seconds'] / 1e9:>7.2f}"
                 text += f"{one['grown'] >> 20:>10}"
             print(text + f"{new / found['bytes'] * 1e9:>12.2f}", flush=True)

@@ -364,6 +364,77 @@ static PyObject *writer_write_address(PyObject *object, PyObject *args)
     return writer_finish_use(self, rc == 0 ? PyLong_FromUnsignedLong(all.sum) : NULL);
 }
 
+/* One of the pieces of _write_framed: bytes, memory that is lent, and bytes. */
+struct framed {
+    PyObject *before, *owner, *behind;
+    unsigned long long address, size;
+};
+
+/* Borrows from the piece. False with an exception. */
+static bool framed_parse(PyObject *tuple, struct framed *out)
+{
+    if (!PyTuple_Check(tuple)) {
+        PyErr_SetString(PyExc_TypeError, "a piece must be a tuple");
+        return false;
+    }
+    return PyArg_ParseTuple(tuple, "SKKOS:_write_framed", &out->before, &out->address, &out->size,
+                            &out->owner, &out->behind) != 0;
+}
+
+static int bytes_write(struct writer *self, PyObject *bytes)
+{
+    struct delivery all = {.data = (const uint8_t *)PyBytes_AsString(bytes),
+                           .size = (size_t)PyBytes_Size(bytes)};
+    return write_all(self, &all);
+}
+
+/* The CRC32C of what was lent, or NULL with an exception. */
+static PyObject *framed_write(struct writer *self, const struct framed *one)
+{
+    struct delivery all = {.data = (const uint8_t *)(uintptr_t)one->address,
+                           .size = (size_t)one->size,
+                           .lend = true,
+                           .kind = CORE_SUM_CRC32C};
+    if (bytes_write(self, one->before) < 0 ||
+        (all.size > 0 && (!lent_keep(self, one->owner, one->size) || write_all(self, &all) < 0)) ||
+        bytes_write(self, one->behind) < 0) {
+        return NULL;
+    }
+    return PyLong_FromUnsignedLong(all.sum);
+}
+
+/* The CRC32Cs, or NULL with an exception. Of a tuple, which nobody can change meanwhile. */
+static PyObject *all_framed_write(struct writer *self, PyObject *pieces)
+{
+    Py_ssize_t count = PyTuple_Size(pieces);
+    PyObject *sums = PyList_New(count);
+    for (Py_ssize_t i = 0; sums != NULL && i < count; i++) {
+        struct framed one;
+        PyObject *sum =
+            framed_parse(PyTuple_GetItem(pieces, i), &one) ? framed_write(self, &one) : NULL;
+        if (sum == NULL) {
+            Py_CLEAR(sums);
+        } else {
+            (void)PyList_SetItem(sums, i, sum);
+        }
+    }
+    return sums;
+}
+
+/* One call for many pieces, because four for each take longer than to put a small one into the
+ * stream. */
+static PyObject *writer_write_framed(PyObject *object, PyObject *given)
+{
+    CORE_ENTER();
+    struct writer *self = of(object);
+    PyObject *pieces = PySequence_Tuple(given), *result = NULL;
+    if (pieces != NULL && core_use_begin(&self->use)) {
+        result = writer_finish_use(self, all_framed_write(self, pieces));
+    }
+    Py_XDECREF(pieces);
+    return result;
+}
+
 /* The facts of the object; whatever they are, the writer ends. */
 static PyObject *outcome_make(struct writer *self)
 {
@@ -568,6 +639,9 @@ static PyMethodDef writer_methods[] = {
     {"_write_address", writer_write_address, METH_VARARGS,
      "_write_address(address, size, owner, sum, before=0) -> sum: 0: 0, 1: the CRC-32, 2: the "
      "CRC32C, both of what `before` is of, too; lends memory, which `owner` keeps alive"},
+    {"_write_framed", writer_write_framed, METH_O,
+     "_write_framed([(before, address, size, owner, behind), ...]) -> CRC32Cs: of each the bytes "
+     "`before`, lent memory, which `owner` keeps alive, and the bytes `behind`"},
     {"_set_rate", writer_set_rate, METH_O,
      "_set_rate(bytes_per_s): sends no more than that; 0: as fast as it goes"},
     {"finish", writer_finish, METH_NOARGS,

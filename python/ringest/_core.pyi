@@ -384,6 +384,10 @@ class Writer:
         """Lends memory that has no buffer interface and is kept alive by its owner. Returns, for a `sum` of 0,
         0; of 1, its CRC-32 (of ZIP); of 2, its CRC32C, which the upload needs anyway; `before`: the sum that it continues."""
 
+    def _write_framed(self, pieces: Sequence[tuple[bytes, int, int, Any, bytes]], /) -> list[int]:
+        """Of each (before, address, size, owner, behind): two copies of bytes, and between them memory that is lent, as by
+        _write_address. Returns the CRC32C of each memory."""
+
     def _set_rate(self, bytes_per_s: int, /) -> None:
         """From now on sends no more in a second, in small pieces; 0: as fast as it goes. Of any thread, also while
         another one writes or finishes."""

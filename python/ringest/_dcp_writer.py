@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch.distributed._shard.sharded_tensor import ShardedTensor
-from torch.distributed.checkpoint.metadata import Metadata, StorageMeta
+from torch.distributed.checkpoint.metadata import Metadata, MetadataIndex, StorageMeta
 from torch.distributed.checkpoint.planner import SavePlan, SavePlanner, WriteItem, WriteItemType
 from torch.distributed.checkpoint.staging import BlockingAsyncStager
 from torch.distributed.checkpoint.storage import StorageWriter as TorchStorageWriter
@@ -41,13 +41,15 @@ FILE_SIZE_MAX = 1 << 40
 # What the library uploads by one request.
 ONE_REQUEST_MAX = 8 << 20
 
+_QUANTIZED = {torch.quint8, torch.qint8, torch.qint32, torch.quint4x2, torch.quint2x4}
 _SPARSE = {torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc}
 
 # Numbers that no thread has.
 _NOBODY, _ELSEWHERE = 0, -1
 
-# What _write_address returns.
-_SUM_CRC32C = 2
+# So much is given to a writer in one call: as soon as it is that many items, or bytes.
+GATHERED_MAX = 256
+GATHERED_BYTES_MAX = 4 << 20
 
 _log = logging.getLogger("ringest")
 
@@ -65,56 +67,67 @@ class _Output:
         self._size_left = size_left
         self._count = 0
         self._writer: Any = None
-        self._pending: list[bytes] = []
+        self._file, self._offset = "", 0  # where the next item lies
+        # Of items that the writer has not yet: what it gets of each, and its index, offset, length, offset of the elements
+        # and CRC32C. None: the writer knows that.
+        self._pieces: list[tuple[bytes, int, int, Any, bytes]] = []
+        self._notes: list[tuple[MetadataIndex, int, int, int, int | None]] = []
+        self._gathered = 0  # bytes of them
         self._finished: list[tuple[str, int]] = []
-        self.name = ""
-        self.offset = 0
+        self.results: list[WriteResult] = []
 
     def begin(self, size: int) -> None:
         """Begins an item of about so many bytes."""
-        if self._writer is not None and self.offset + size > self._file_size_max:
-            self._close()
-        if self._writer is None:
-            self.name = self._name(self._count)
-            self._count += 1
-            self.offset = 0
-            hint = min(self._size_left, self._file_size_max)
-            # The name is new. To say so makes one request repeatable, but parts temporary objects.
-            condition = 0 if hint <= ONE_REQUEST_MAX else None
-            writer = self._place().writer(self._place.file(self.name), size_hint=hint, if_generation_match=condition)
-            self._writer = writer if self._pace is None else _pace.PacedWriter(writer, self._pace)
-        self._size_left = max(0, self._size_left - size)
+        if self._writer is None or self._offset + size > self._file_size_max:
+            self._begin_object()
+        self._size_left -= size
 
-    def small(self, data: Any) -> None:
-        """Bytes that are kept until more follow."""
-        self._pending.append(data)
-        self.offset += len(data)
+    def _begin_object(self) -> None:
+        self.finish()
+        self._file = self._name(self._count)
+        self._count += 1
+        self._offset = 0
+        hint = min(max(self._size_left, 0), self._file_size_max)
+        # The name is new. To say so makes one request repeatable, but parts temporary objects.
+        condition = 0 if hint <= ONE_REQUEST_MAX else None
+        writer = self._place().writer(self._place.file(self._file), size_hint=hint, if_generation_match=condition)
+        self._writer = writer if self._pace is None else _pace.PacedWriter(writer, self._pace)
 
-    def framed(self, frame: tuple[bytes, bytes], tensor: torch.Tensor) -> int:
-        """The elements of a contiguous tensor, which is kept alive until they are sent; their CRC32C."""
-        (before, behind), size, crc32c = frame, tensor.nbytes, 0
-        self._pending.append(before)
-        if size:
+    def whole(self, index: MetadataIndex, content: bytes) -> None:
+        self._notes.append((index, self._offset, len(content), 0, _core.crc32c(content)))
+        self._gather((content, 0, 0, None, b""), len(content))
+
+    def framed(self, index: MetadataIndex, frame: tuple[bytes, bytes], tensor: torch.Tensor) -> None:
+        """A contiguous tensor, which is kept alive until its elements are sent."""
+        before, behind = frame
+        size, inner = tensor.nbytes, len(before)
+        length = inner + size + len(behind)
+        self._notes.append((index, self._offset, length, inner, None))
+        self._gather((before, tensor.data_ptr(), size, tensor, behind), length)
+
+    def _gather(self, piece: tuple[bytes, int, int, Any, bytes], length: int) -> None:
+        self._pieces.append(piece)
+        self._offset += length
+        self._gathered += length
+        if self._gathered >= GATHERED_BYTES_MAX or len(self._pieces) == GATHERED_MAX:
             self._flush()
-            crc32c = self._writer._write_address(tensor.data_ptr(), size, tensor, _SUM_CRC32C)
-        self._pending.append(behind)
-        self.offset += len(before) + size + len(behind)
-        return crc32c
 
     def _flush(self) -> None:
-        if self._pending:
-            self._writer.write(b"".join(self._pending))
-            self._pending.clear()
-
-    def _close(self) -> None:
-        self._flush()
-        facts = self._writer.finish()
-        self._finished.append((self.name, facts["generation"]))
-        self._writer = None
+        crc32cs = self._writer._write_framed(self._pieces)
+        for (index, offset, length, inner, known), crc32c in zip(self._notes, crc32cs, strict=True):
+            info = _dcp_metadata.info_make(self._file, offset, length, inner, crc32c if known is None else known)
+            self.results.append(WriteResult(index, length, info))
+        self._pieces.clear()
+        self._notes.clear()
+        self._gathered = 0
 
     def finish(self) -> None:
+        """What was begun, if anything was."""
         if self._writer is not None:
-            self._close()
+            self._flush()
+            facts = self._writer.finish()
+            self._finished.append((self._file, facts["generation"]))
+            self._writer = None
 
     def abort(self) -> None:
         """Leaves nothing, as far as the server can be reached."""
@@ -363,23 +376,22 @@ class StorageWriter(BlockingAsyncStager, TorchStorageWriter):
             save.place,
             lambda number: _dcp_names.data_name(rank, number, unique, save.is_alone),
             self._file_size_max,
-            sum(size for _, _, _, size, _ in planned),
+            sum(each.size for each in planned),
             pace,
         )
-        results = []
         try:
-            for item, (fqn, dtype, shape, size, frame) in zip(plan.items, planned):
+            for item, (index, size, dtype, shape, frame) in zip(plan.items, planned):
                 output.begin(size)
-                tensor = held.get(fqn)
-                if tensor is not None and frame is not None and _lies_as_planned(tensor, dtype, shape):
-                    results.append(_write_tensor(output, item, frame, tensor))
+                tensor = held.get(index.fqn) if dtype is not None else None
+                if tensor is not None and _lies_as_planned(tensor, dtype, shape):
+                    output.framed(index, frame, tensor)
                 else:
-                    results.append(_write_item(output, item, planner.resolve_data(item)))
+                    _write_item(output, item, planner.resolve_data(item))
             output.finish()
         except BaseException:
             output.abort()
             raise
-        return results
+        return output.results
 
     def finish(self, metadata: Metadata, results: list[list[WriteResult]]) -> None:
         save = self._saves.current()
@@ -450,10 +462,10 @@ def _can_hold(held: torch.Tensor, value: torch.Tensor) -> bool:
 class _Planned(NamedTuple):
     """What is known of an item by its plan."""
 
-    fqn: str | None  # of a tensor that is meant as a whole; else None
-    dtype: torch.dtype | None
-    shape: torch.Size | None
+    index: MetadataIndex
     size: int  # about how many bytes it takes in its object
+    dtype: torch.dtype | None  # of a tensor that can be sent from its memory, if it is meant as a whole; else None
+    shape: torch.Size | None
     frame: tuple[bytes, bytes] | None
 
 
@@ -464,14 +476,17 @@ def _planned(plan: SavePlan) -> list[_Planned]:
 def _planned_item(item: WriteItem) -> _Planned:
     data, offset = item.tensor_data, item.index.offset
     if data is None or item.type == WriteItemType.BYTE_IO:
-        return _Planned(None, None, None, 1024, None)
+        return _Planned(item.index, 1024, None, None, None)
     dtype, shape = data.properties.dtype, data.chunk.sizes
-    is_whole = offset is not None and len(offset) == len(shape) and not any(offset)
     size = dtype.itemsize * math.prod(shape) + 1024
-    return _Planned(item.index.fqn if is_whole else None, dtype, shape, size, _tensor_archive.frame(dtype, shape))
+    is_whole = offset is not None and len(offset) == len(shape) and not any(offset)
+    # Of an empty one there is nothing to be gained.
+    if not is_whole or dtype in _QUANTIZED or 0 in shape:
+        return _Planned(item.index, size, None, None, None)
+    return _Planned(item.index, size, dtype, shape, _tensor_archive.frame(dtype, shape))
 
 
-def _lies_as_planned(tensor: torch.Tensor, dtype: torch.dtype | None, shape: torch.Size | None) -> bool:
+def _lies_as_planned(tensor: torch.Tensor, dtype: torch.dtype, shape: torch.Size) -> bool:
     """Whether it can be sent from its memory, and is what the metadata says, by which its elements are found again."""
     return (
         type(tensor) in PLAIN
@@ -480,8 +495,10 @@ def _lies_as_planned(tensor: torch.Tensor, dtype: torch.dtype | None, shape: tor
         and tensor.layout is torch.strided
         and tensor.is_cpu
         and tensor.is_contiguous()
-        and not (tensor.is_quantized or tensor.is_conj() or tensor.is_neg())
-        and not is_freed(tensor)
+        and not tensor.is_neg()
+        and not (dtype.is_complex and tensor.is_conj())
+        # Its memory was not freed.
+        and tensor.untyped_storage().nbytes() > 0
     )
 
 
@@ -504,29 +521,15 @@ def _refuse(item: WriteItem, given: torch.Tensor) -> None:
         raise ValueError(f"{item.index.fqn} has no content any more: its storage was resized to 0 bytes")
 
 
-def _write_tensor(output: _Output, item: WriteItem, frame: tuple[bytes, bytes], tensor: torch.Tensor) -> WriteResult:
-    offset = output.offset
-    crc32c = output.framed(frame, tensor)
-    length = output.offset - offset
-    info = _dcp_metadata.info_make(output.name, offset, length, len(frame[0]), crc32c)
-    return WriteResult(item.index, length, info)
-
-
-def _write_item(output: _Output, item: WriteItem, data: Any) -> WriteResult:
+def _write_item(output: _Output, item: WriteItem, data: Any) -> None:
     if item.type == WriteItemType.BYTE_IO:
-        return _write_bytes(output, item, data.getvalue())
+        return output.whole(item.index, data.getvalue())
     given = detached(data)
     _refuse(item, given)
     if not is_plain(given) or not _is_as_planned(item, given):
         whole = io.BytesIO()
         torch.save(given.cpu(), whole)
-        return _write_bytes(output, item, whole.getvalue())
+        return output.whole(item.index, whole.getvalue())
     if not (given.is_cpu and given.is_contiguous()) or given.is_conj() or given.is_neg():
         given = given.cpu().resolve_conj().resolve_neg().contiguous()
-    return _write_tensor(output, item, _tensor_archive.frame(given.dtype, given.shape), given)
-
-
-def _write_bytes(output: _Output, item: WriteItem, content: bytes) -> WriteResult:
-    info = _dcp_metadata.info_make(output.name, output.offset, len(content), 0, _core.crc32c(content))
-    output.small(content)
-    return WriteResult(item.index, len(content), info)
+    return output.framed(item.index, _tensor_archive.frame(given.dtype, given.shape), given)

@@ -20,7 +20,7 @@ import re
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -278,6 +278,10 @@ class Paces:
                 each.hurry()
 
 
+# What _write_address returns.
+_SUM_CRC32C = 2
+
+
 class PacedWriter:
     """A writer whose bytes are held back."""
 
@@ -299,6 +303,15 @@ class PacedWriter:
             length = min(PIECE, size - begin)
             self._pace.before(length)
             found = self._writer._write_address(address + begin, length, owner, kind, found)
+        return found
+
+    def _write_framed(self, pieces: Sequence[tuple[bytes, int, int, Any, bytes]]) -> list[int]:
+        found, behind_last = [], b""
+        for before, address, size, owner, behind in pieces:
+            self.write(behind_last + before)
+            found.append(self._write_address(address, size, owner, _SUM_CRC32C))
+            behind_last = behind
+        self.write(behind_last)
         return found
 
     def finish(self) -> dict[str, int]:

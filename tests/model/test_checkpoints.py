@@ -85,7 +85,7 @@ class Pen:
 
     def __getattr__(self, name):
         thing = getattr(self._writer, name)
-        if name not in ("write", "_write_address", "finish", "abort"):
+        if name not in ("write", "_write_address", "_write_framed", "finish", "abort"):
             return thing
         return lambda *args, **keywords: self._client.call(thing, *args, **keywords)
 

@@ -101,6 +101,41 @@ class Writer(unittest.TestCase):
                     self.assertEqual(bytes(client.get("gs://new/o")), b"head" + data + data[5:20])
                 data.append(1)
 
+    def test_memory_between_bytes(self):
+        """What ringest.dcp gives a writer."""
+        sizes = [0, 1, 4095, 4096, 100_000, 7 * MIB, 0, 3]
+        memories = [numpy.frombuffer(noise(size), "u1") for size in sizes]
+        kept = [weakref.ref(each) for each in memories]
+        pieces = [(b"before%d" % i, each.ctypes.data, each.size, each, b"") for i, each in enumerate(memories)]
+        pieces[3] = (b"", *pieces[3][1:4], b"behind")
+        wanted = b"".join(
+            before + bytes(each) + behind for (before, *_, behind), each in zip(pieces, memories, strict=True)
+        )
+        sums = [_core.crc32c(bytes(each)) for each in memories]
+        with support.client() as client:
+            writer = client.writer("gs://new/o", part_size="5MiB")
+            writer.write(b"head")
+            self.assertEqual(writer._write_framed(pieces[:5]), sums[:5])
+            self.assertEqual(writer._write_framed([]), [])
+            self.assertEqual(writer._write_framed(tuple(pieces[5:])), sums[5:])
+            self.assertEqual(writer.size, 4 + len(wanted))
+            del memories, pieces
+            self.assertIsNotNone(kept[-1]())
+            writer.finish()
+            self.assertEqual([ref() for ref in kept], [None] * len(kept))
+            self.assertEqual(bytes(client.get("gs://new/o")), b"head" + wanted)
+            with self.assertRaises(ValueError):
+                writer._write_framed([(b"", 0, 0, None, b"")])
+
+    def test_pieces_that_are_none_end_the_stream(self):
+        with support.client() as client:
+            for piece in b"bytes", (b"", 0, 0, None), ("text", 0, 0, None, b""), (b"", "0", 0, None, b""):
+                writer = client.writer("gs://new/o")
+                with self.assertRaises(TypeError):
+                    writer._write_framed([(b"good", 0, 0, None, b""), piece])
+                self.assertTrue(writer.ended)
+            self.assertEqual(list(client.list("gs://new/")), [])
+
     def test_what_was_sent_is_let_go_of(self):
         # One part at a time: of two, the second may be there long before the first, and so on.
         with support.client() as client:

@@ -11,12 +11,22 @@ import tempfile
 import time
 import traceback
 import unittest
+import unittest.mock
 import warnings
 
 import torch
 import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner
+from torch.distributed.checkpoint.filesystem import _StorageInfo
+from torch.distributed.checkpoint.metadata import (
+    BytesStorageMetadata,
+    ChunkStorageMetadata,
+    Metadata,
+    MetadataIndex,
+    TensorProperties,
+    TensorStorageMetadata,
+)
 from torch.distributed.checkpoint.planner import LoadItemType
 from torch.distributed.checkpoint.state_dict import get_state_dict
 from torch.distributed.checkpoint.state_dict_loader import _load_state_dict_from_keys
@@ -27,7 +37,7 @@ from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 import ranks
 import ringest
 import support
-from ringest import retention
+from ringest import _dcp_metadata, retention
 from ringest._errors import crc32c_text
 from ringest.dcp import CheckpointError, StorageReader, StorageWriter
 
@@ -197,16 +207,74 @@ class Values(unittest.TestCase):
                     self.assertEqual(gc.isenabled(), is_enabled)
                 finally:
                     gc.enable()
-            entries = metadata.state_dict_metadata.values()
-            self.assertEqual(len({id(each.properties) for each in entries}), 2)
-            self.assertEqual(
-                len({id(each.chunks[0].sizes) for each in entries} | {id(each.size) for each in entries}), 2
-            )
-            offsets = {id(each.chunks[0].offsets) for each in entries} | {
-                id(key.offset) for key in metadata.storage_data
+            entries = metadata.state_dict_metadata
+            self.assertEqual(len(entries), 101)
+            self.assertEqual(len({id(each) for each in entries.values()}), 2)
+            offsets = {id(each.chunks[0].offsets) for each in entries.values()}
+            self.assertEqual(len(offsets | {id(key.offset) for key in metadata.storage_data}), 1)
+            self.assertEqual(entries["other"].properties.dtype, torch.int64)
+
+    def test_what_differs_in_anything_stays_apart_in_the_metadata(self):
+        size = torch.Size
+        kind, chunk = {"dtype": torch.float32}, ([0, 0], [2, 3])
+        made = [
+            (kind, [2, 3], [chunk]),
+            ({"dtype": torch.int32}, [2, 3], [chunk]),
+            (kind | {"layout": torch.sparse_coo}, [2, 3], [chunk]),
+            (kind | {"requires_grad": True}, [2, 3], [chunk]),
+            (kind | {"memory_format": torch.channels_last}, [2, 3], [chunk]),
+            (kind | {"pin_memory": True}, [2, 3], [chunk]),
+            (kind, [3, 2], [chunk]),
+            (kind, [2, 3], []),
+            (kind, [2, 3], [chunk, chunk]),
+            (kind, [2, 3], [([1, 0], [2, 3])]),
+            (kind, [2, 3], [([0, 0], [1, 3])]),
+        ]
+
+        def entries():
+            found = {}
+            for i in range(2):
+                for j, (named, whole, parts) in enumerate(made):
+                    chunks = [ChunkStorageMetadata(*map(size, part)) for part in parts]
+                    found[f"{i}.{j}"] = TensorStorageMetadata(TensorProperties(**named), size(whole), chunks)
+                found[f"{i}.bytes"] = BytesStorageMetadata()
+            return found
+
+        def metadata():
+            places = {
+                MetadataIndex(name, size([0, i]), i): _dcp_metadata.info_make("__0_0.distcp", i, 5, 3, i)
+                for i, name in enumerate(entries())
             }
-            self.assertEqual(len(offsets), 1)
-            self.assertEqual(metadata.state_dict_metadata["other"].properties.dtype, torch.int64)
+            return Metadata(entries(), planner_data={"a": ("a",)}, storage_data=places)
+
+        given = metadata()
+        for _ in range(2):  # again, when all of it is shared
+            data = _dcp_metadata.encode(given)
+            self.assertEqual(given, metadata())
+            for found in pickle.loads(data), _dcp_metadata.decode(data, "gs://new/run/.metadata"):
+                wanted = metadata()
+                for each in wanted, found:
+                    each.storage_meta = None
+                self.assertEqual(found, wanted)
+                self.assertEqual(
+                    [index.index for index in found.storage_data], [index.index for index in wanted.storage_data]
+                )
+                self.assertEqual(
+                    [info.ringest for info in found.storage_data.values()],
+                    [info.ringest for info in wanted.storage_data.values()],
+                )
+                self.assertEqual(len({id(each) for each in found.state_dict_metadata.values()}), len(made) + 2)
+
+    def test_classes_of_torch_that_say_how_they_are_pickled(self):
+        for kind in _StorageInfo, MetadataIndex:
+            places = {MetadataIndex("a", torch.Size([0])): _dcp_metadata.info_make("__0_0.distcp", 0, 5, 3, 1)}
+            metadata = Metadata({}, storage_data=places)
+            state = lambda thing: {**vars(thing), "more": 1}
+            with unittest.mock.patch.object(kind, "__getstate__", state, create=True):
+                ((index, info),) = _dcp_metadata.decode(_dcp_metadata.encode(metadata), "gs://a/b").storage_data.items()
+            self.assertEqual(
+                [getattr(each, "more", 0) for each in (index, info)], [kind is MetadataIndex, kind is _StorageInfo]
+            )
 
     def test_a_client_with_less_memory_than_the_checkpoint(self):
         saved = {str(i): torch.randn(1 << 20) for i in range(12)}

@@ -1,6 +1,7 @@
 """Planners of ringest.dcp: their plans are torch's; one that is kept is used for an equal state only, by any number of
 ranks, whatever was saved, or failed, in between."""
 
+import collections
 import copy
 import dataclasses
 import gc
@@ -8,6 +9,7 @@ import io
 import pickle
 import tempfile
 import threading
+import types
 import unittest
 import unittest.mock
 import warnings
@@ -18,6 +20,7 @@ import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch.distributed._shard import sharded_tensor
 from torch.distributed._shard.sharding_spec import ChunkShardingSpec
+from torch.distributed.checkpoint._nested_dict import flatten_state_dict
 from torch.distributed.checkpoint.state_dict_loader import _load_state_dict_from_keys
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import Replicate, Shard, distribute_tensor
@@ -123,6 +126,47 @@ class Kept(unittest.TestCase):
                 back, _ = saved_by(planner, a_state())
                 self.assertEqual(every_field(back.items), every_field(before.items))
 
+    def test_states_of_any_nesting_have_the_keys_of_torch(self):
+        class Ours(dict):
+            pass
+
+        tensor = torch.ones(2)
+        states = [
+            {},
+            {"a": {}, "b": collections.OrderedDict(), "c": [], "d": [[]], "e": [{}], "f": ()},
+            {"a": {"b": {"c": tensor, 7: {1.5: tensor, None: 3, True: "x"}}}, 3: tensor, ("p", 1): {"q": tensor}},
+            {
+                "a": collections.OrderedDict(b=tensor, c=Ours(d=tensor, e={"f": 1})),
+                "g": types.MappingProxyType({"h": 1}),
+            },
+            {
+                "a": [1, 2],
+                "b": [tensor, [3, {"c": tensor}]],
+                "d": (tensor, {"e": tensor}),
+                "f": [[1], [2]],
+                "g": [Ours()],
+            },
+            {"a.b": tensor, "a": {"c": tensor}, "": {"": {"": 5}}, "x": io.BytesIO(b"bytes"), "y": object, "z": {1, 2}},
+            {"a.b": tensor, "a": {"b": tensor}},
+            {1: tensor, "1": tensor},
+            {"a": {"b.c": 1}, "a.b": {"c": 2}},
+            {"a.0": 1, "a": [tensor]},
+            collections.OrderedDict(a={"b": tensor, "c": tensor.to_sparse()}),
+            {"p": torch.nn.Parameter(tensor), "m": torch.nn.Linear(1, 1), "f": torch.float16, "n": 1 + 2j},
+        ]
+        for state in states:
+            with self.subTest(state):
+                made = []
+                for flatten in _dcp_planner._flattened, flatten_state_dict:
+                    try:
+                        flat, mappings = flatten(state)
+                    except ValueError as error:
+                        made.append(str(error))
+                    else:
+                        parts = [tuple(map(type, path)) for path in mappings.values()]
+                        made.append(([(name, id(each)) for name, each in flat.items()], list(mappings.items()), parts))
+                self.assertEqual(*made)
+
     def test_what_is_saved_is_the_state_as_it_is(self):
         planner = SavePlanner()
         with support.client() as client:
@@ -156,6 +200,29 @@ class Kept(unittest.TestCase):
                 self.assertEqual(found.keys(), state.keys())
                 for name, each in state.items():
                     self.assertTrue(torch.equal(found[name], each), name)
+
+    def test_items_of_every_kind_in_turns_and_more_than_a_writer_is_given_at_once(self):
+        """Each has the place that the metadata says, by whatever way it goes: as torch's own reader finds them, too."""
+        state = {}
+        for i in range(150):
+            state |= {
+                f"{i} plain": torch.full((i * 37 % 90,), float(i)),
+                f"{i} object": {"number": i, "text": "x" * (i * 11 % 50)},
+                f"{i} strided": torch.arange(12.0).view(3, 4).t() * i,
+                f"{i} large": torch.full((3000,), i),
+            }
+        planner = SavePlanner()
+        for options in {}, {"file_size_max": "300KiB"}:
+            for _ in range(2):
+                with support.client() as client, tempfile.TemporaryDirectory() as folder:
+                    writer = StorageWriter(URI, client=client, **options)
+                    dcp.save({"model": state}, storage_writer=writer, planner=planner)
+                    for name, _, _ in client.list(URI + "/"):
+                        with open(f"{folder}/{name.rsplit('/', 1)[1]}", "wb") as file:
+                            file.write(client.get(f"gs://new/{name}"))
+                    for reader in StorageReader(URI, client=client), dcp.FileSystemReader(folder):
+                        found = _load_state_dict_from_keys(storage_reader=reader)["model"]
+                        self.assertEqual(text_of(found), text_of(state))
 
     def test_a_planner_of_the_program_says_what_is_saved(self):
         class Doubled(SavePlanner):
