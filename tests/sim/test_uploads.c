@@ -35,9 +35,7 @@ static void stage_open(struct stage *stage, uint64_t size)
     stage->c.options.ca_file = rg_emulator_ca_path(stage->emulator);
     rg_test_client_open(&stage->c);
     stage->data = malloc(size + 1);
-    for (uint64_t i = 0; i < size; i++) {
-        stage->data[i] = rg_script_byte(i);
-    }
+    rg_script_fill(stage->data, 0, size);
     char path[] = "/tmp/ringest-test-XXXXXX";
     stage->fd = mkostemp(path, O_CLOEXEC);
     RG_CHECK(stage->fd >= 0);

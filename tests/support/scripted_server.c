@@ -27,11 +27,13 @@
 #define UNWATCHED
 #endif
 
-/* The memory is its own alone: what leaves it goes through memcpy and memcmp, which are watched. */
+/* Of rg_script_byte, which is not called for each: tests make gigabytes of them. The memory is its
+ * own alone: what leaves it goes through memcpy and memcmp, which are watched. */
 UNWATCHED static void bytes_make(uint8_t *bytes, uint64_t offset, size_t size)
 {
-    for (size_t i = 0; i < size; i++) {
-        bytes[i] = rg_script_byte(offset + i);
+    uint64_t product = offset * RG_SCRIPT_FACTOR;
+    for (size_t i = 0; i < size; i++, product += RG_SCRIPT_FACTOR) {
+        bytes[i] = (uint8_t)(product >> 56);
     }
 }
 

@@ -145,9 +145,10 @@ const char *rg_scripted_server_body(struct rg_scripted_server *server, uint32_t 
 uint32_t rg_scripted_server_ended(struct rg_scripted_server *server);
 
 /* The content of objects: a byte that tells where it lies, unlike its neighbours far and near. */
+#define RG_SCRIPT_FACTOR UINT64_C(0x9e3779b97f4a7c15)
 static inline uint8_t rg_script_byte(uint64_t offset)
 {
-    return (uint8_t)((offset * UINT64_C(0x9e3779b97f4a7c15)) >> 56);
+    return (uint8_t)((offset * RG_SCRIPT_FACTOR) >> 56);
 }
 
 /* Fills memory with the bytes from `offset` on, or says where it first differs from them; `size`:

@@ -771,9 +771,7 @@ static void poison(struct world *world)
                                .generation = GENERATION};
     struct rg_cache_stats stats = {0};
     uint8_t *bytes = malloc(LARGE);
-    for (uint64_t i = 0; i < LARGE; i++) {
-        bytes[i] = rg_script_byte(i);
-    }
+    rg_script_fill(bytes, 0, LARGE);
     struct rg_cache_record record = {.object_size = LARGE,
                                      .object_crc32c = rg_crc32c(0, bytes, LARGE),
                                      .has_object_crc32c = true};
