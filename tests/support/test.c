@@ -105,6 +105,18 @@ uint32_t rg_test_rounds(uint32_t rounds)
     return rounds;
 }
 
+bool rg_test_takes(uint64_t number)
+{
+#if defined(__SANITIZE_ADDRESS__)
+    return is_seed_given || number % 3 == 0;
+#elif defined(__SANITIZE_THREAD__)
+    return is_seed_given || number % 5 == 0;
+#else
+    (void)number;
+    return true;
+#endif
+}
+
 uint64_t rg_test_random(void)
 {
     /* SplitMix64 (Steele, Lea, Flood 2014): any seed will do, and the sequence is the same

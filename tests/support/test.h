@@ -57,6 +57,10 @@ uint64_t rg_test_random_below(uint64_t bound);
  * sanitizer, under which it takes several times as long, unless the environment names a seed, as
  * script/soak does. */
 uint32_t rg_test_rounds(uint32_t rounds);
+/* Whether a test that goes through combinations, which differ little, takes the one of this number:
+ * all of them, but only every third with the address sanitizer, and every fifth with that of
+ * threads, unless the environment names a seed. */
+bool rg_test_takes(uint64_t number);
 
 /* How long a test waits for what has to come: more than a busy machine can hold it up. */
 #define RG_TEST_PATIENCE_NS (90 * RG_NS_PER_S)
