@@ -120,7 +120,7 @@ class Report(unittest.TestCase):
         os.makedirs(os.path.dirname(path), exist_ok=True)
         # What cannot be written is what others may have written.
         with open(path, "w", encoding="utf-8") as file:
-            json.dump(result._plain(document), file)
+            file.write(json.dumps(result._plain(document)))
         return path
 
     def report(self, *arguments):

@@ -9,6 +9,7 @@ import contextlib
 import dataclasses
 import datetime
 import errno
+import functools
 import itertools
 import json
 import math
@@ -239,9 +240,13 @@ def _is_required(each: dataclasses.Field[Any]) -> bool:
     return each.default is dataclasses.MISSING and each.default_factory is dataclasses.MISSING
 
 
+# It compiles each annotation, and a series has thousands of points.
+_hints_of = functools.cache(typing.get_type_hints)
+
+
 def _object(kind: Any, value: Any, path: str) -> Any:
     _expect(dict, value, path)
-    hints, found = typing.get_type_hints(kind), {}
+    hints, found = _hints_of(kind), {}
     for each in dataclasses.fields(kind):
         name = each.metadata.get("name", each.name)
         here = f"{path}.{name}" if path else name
