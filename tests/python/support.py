@@ -10,6 +10,7 @@ import signal
 import ssl
 import subprocess
 import sys
+import tempfile
 import traceback
 import urllib.parse
 import urllib.request
@@ -155,6 +156,38 @@ def killed_while_writing(endpoint, ca, uris):
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
     assert ready == b"x"
+
+
+def bench_in_child(*arguments, env=None):
+    """Exit status, output and errors of `ringest bench`, by a fork of this process: what is refused at once needs no
+    interpreter that imports for a second before. It has its own signals and its own environment."""
+    from ringest.bench import __main__ as command
+
+    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
+        sys.stdout.flush()
+        pid = os.fork()
+        if pid == 0:
+            status = 70
+            try:
+                os.dup2(output.fileno(), 1)
+                os.dup2(errors.fileno(), 2)
+                os.environ.update(env or {})
+                sys.argv = ["bench", *map(str, arguments)]
+                status = command._main_to_its_end()
+            except SystemExit as end:
+                status = end.code
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                sys.stdout.flush()
+                sys.stderr.flush()
+                os._exit(status)
+        status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        said = []
+        for file in (output, errors):
+            file.seek(0)
+            said.append(file.read().decode())
+        return status, *said
 
 
 def uri(index):

@@ -17,7 +17,7 @@ from ringest.bench import compare, peers, result
 from ringest.bench import run as bench_run
 from ringest.bench.peers import measuring, work
 from ringest.bench.peers.data import Place
-from support import PROGRAM, emulator, until
+from support import PROGRAM, bench_in_child, emulator, until
 
 # A run takes as long as its processes; what hangs fails the test.
 RUN_S = 300
@@ -588,9 +588,9 @@ class Compare(unittest.TestCase):
         }
         for arguments, expected in cases.items():
             with self.subTest(arguments=arguments):
-                done = run(*arguments)
-                self.assertEqual(done.returncode, 2, done.stdout + done.stderr)
-                self.assertIn(expected, done.stderr)
+                status, said, errors = bench_in_child("compare", *arguments)
+                self.assertEqual(status, 2, said + errors)
+                self.assertIn(expected, errors)
 
     def test_no_emulator(self):
         done = run("--emulate", "--peers", "ringest", RINGEST_PROGRAM="/nowhere/ringest")

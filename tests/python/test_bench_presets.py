@@ -17,7 +17,7 @@ import support
 from ringest.bench import adapter, folder, leftovers, measure, objects, presets, result, run
 from ringest.bench import task as tasks
 from ringest.bench.workloads import checkpoints, formats, reading, training
-from support import PATIENCE_S, emulator, until
+from support import PATIENCE_S, bench_in_child, emulator, until
 
 TINY = {
     "list": ("objects = 300\nsize = 0\nfolders = 7\ndepth = 3", "passes = 2"),
@@ -496,7 +496,9 @@ class Runs(unittest.TestCase):
     def test_where_no_result_can_be_written_nothing_is_measured(self):
         endless = self.path("endless.toml", preset("read", work="epochs = 1000000"))
         for place in (os.path.join(self.folder, "none", "x.json"), self.folder):
-            status, said, errors = bench("run", endless, "--folder", "gs://mine/", "--result", place, env=self.reached)
+            status, said, errors = bench_in_child(
+                "run", endless, "--folder", "gs://mine/", "--result", place, env=self.reached
+            )
             self.assertEqual((status, said), (2, ""))
             self.assertIn(f"{place}: cannot be written", errors)
 
@@ -541,7 +543,7 @@ class Runs(unittest.TestCase):
             (["unet3d", "--emulate", "--json", "--result", "-"], ["--json and --result -", "one of them"]),
         ):
             with self.subTest(arguments=arguments):
-                status, said, errors = bench("run", *arguments, env=self.reached)
+                status, said, errors = bench_in_child("run", *arguments, env=self.reached)
                 self.assertEqual((status, said), (2, ""), errors)
                 for word in words:
                     self.assertIn(word, errors)
