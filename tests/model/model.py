@@ -1,6 +1,6 @@
 """What the model-based tests share: how many examples Hypothesis runs, and from which seed.
 
-RINGEST_EXAMPLES says how many, a few hundred without it; script/soak runs more. RINGEST_TEST_SEED is the seed, the
+RINGEST_EXAMPLES says how many, a hundred without it; script/soak runs more. RINGEST_TEST_SEED is the seed, the
 same in every run without it. A failure prints the smallest example that Hypothesis found."""
 
 import os
@@ -12,7 +12,7 @@ import hypothesis.stateful
 # Where support.py is.
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "python"))
 
-EXAMPLES = int(os.environ.get("RINGEST_EXAMPLES") or 200)
+EXAMPLES = int(os.environ.get("RINGEST_EXAMPLES") or 100)
 SEED = int(os.environ.get("RINGEST_TEST_SEED") or 1)
 
 

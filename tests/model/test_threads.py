@@ -500,7 +500,7 @@ class Model(unittest.TestCase):
 
     def test_any_threads_in_any_order(self):
         # Threads take long, and the address sanitizer sees more of them.
-        run_machine(Threads, examples=EXAMPLES if os.environ.get("RINGEST_EXAMPLES") else 60, steps=30)
+        run_machine(Threads, examples=EXAMPLES if os.environ.get("RINGEST_EXAMPLES") else 40, steps=30)
 
 
 if __name__ == "__main__":

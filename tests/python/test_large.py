@@ -20,7 +20,7 @@ warnings.filterwarnings("ignore", category=UserWarning, module="torch")
 MIB = 1 << 20
 LARGE = int(os.environ.get("RINGEST_LARGE", "24"))
 # Behind the large one, so that they lie where an offset has more than 32 bits.
-BEHIND = 40
+BEHIND = 40 if LARGE > 4096 else 8
 ROW = MIB // 8
 
 
