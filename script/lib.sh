@@ -14,11 +14,12 @@ die() {
 
 # The trees that more than one script uses are made alike by all of them.
 python_options=(-Dpython=true -Dtest_python="$root/build/venv/bin/python")
-test_options=(--werror -Dverify=true "${python_options[@]}")
+test_options=(--werror -Dverify=true -Ddebug=false -Dc_args=-g1 -Dcpp_args=-g1 "${python_options[@]}")
 # Half the time to compile, and the sanitizers' reports still name lines. Here gcc warns of texts that
 # might not fit where it sees further at -O2; what it warns of there is an error above.
 sanitizer_options=(-Dverify=true -Doptimization=1 -Ddebug=false -Dc_args=-g1 -Dcpp_args=-g1)
 asan_options=("${sanitizer_options[@]}" -Db_sanitize=address,undefined "${python_options[@]}")
+tsan_options=("${sanitizer_options[@]}" -Db_sanitize=thread "${python_options[@]}")
 
 # In a function that is called in a condition nothing stops by itself at an error, so these two return
 # what failed.
@@ -28,8 +29,8 @@ asan_options=("${sanitizer_options[@]}" -Db_sanitize=address,undefined "${python
 configure() {
     local dir=build/$1 want with=()
     shift
-    # mold links programs with sanitizers in half the time. What is shipped is linked by the system's own.
-    if [[ " $* " = *' -Db_sanitize='* ]] && command -v mold >/dev/null; then
+    # mold links tests in half the time. What is shipped is linked by the system's own.
+    if [[ $dir = build/test || " $* " = *' -Db_sanitize='* ]] && command -v mold >/dev/null; then
         with=(env CC_LD=mold CXX_LD=mold)
     fi
     want=$(printf '%s\n' "$root" "$(meson --version)" "${CC-}" "$(cat subprojects/boringssl/.stamp)" "${with[@]}" "$@")

@@ -1,15 +1,17 @@
 #!/usr/bin/env bash
-# Installs the release build into an empty folder, builds examples/get_many.c against what lies there,
+# Builds and installs as script/build does, in a tree of its own and without optimization, which has nothing to do with what is
+# tested here. Installs that into an empty folder, too, builds examples/get_many.c against what lies there,
 # found through pkg-config, as C and as C++, and runs both against the installed program's emulator.
 source "$(dirname "$0")/../../script/lib.sh"
 
-script/build
+script/build install -Doptimization=0 -Ddebug=false
+build/install-venv/bin/python -c 'import ringest; ringest.Client("http://localhost:1").close()'
 stage=$(mktemp -d)
 emulator_pid=
 trap 'stop_emulator; rm -rf "$stage"' EXIT
-DESTDIR=$stage meson install -C build/release --no-rebuild --quiet
+DESTDIR=$stage meson install -C build/install --no-rebuild --quiet
 
-prefix=$stage$root/build/root
+prefix=$stage$root/build/install-root
 export PKG_CONFIG_SYSROOT_DIR=$stage PKG_CONFIG_PATH=$prefix/lib/pkgconfig LD_LIBRARY_PATH=$prefix/lib
 for file in bin/ringest lib/libringest.so lib/libringest.so.0 lib/pkgconfig/ringest.pc include/ringest/ringest.h; do
     [ -e "$prefix/$file" ] || die "$file is not installed"
