@@ -11,12 +11,18 @@ carry what it takes to get from the group to the sockets, so that this costs no 
     FAR    the group: they are of several hosts, or could not connect
     LOST   a socket has failed, or a rank was interrupted: all of them find their sockets closed, and nothing follows
 
-A rank that ends, however it does, closes its sockets, and the others know at once."""
+A rank that ends, however it does, closes its sockets, and the others know at once.
+
+What is more than BOARD_MIN and given by the first rank goes by memory that it has made and sent to the others, the board: by a
+socket it takes several times as long. The first such gift still comes by the sockets, and the board with it; from then on each rank
+says at every exchange whether it has it. The first rank writes on it when the others have come to an exchange, and they read it
+before they leave that."""
 
 from __future__ import annotations
 
 import enum
 import hashlib
+import mmap
 import os
 import secrets
 import socket
@@ -40,6 +46,9 @@ _TIME = struct.Struct("@ll")  # of SO_RCVTIMEO
 _CREDENTIALS = struct.Struct("3i")  # of SO_PEERCRED: process, user, group
 # Room for others that connect to the first rank. Where there are more, ranks stay with the group.
 _STRANGERS = 16
+# Of what is given, bytes: from here on by the board, which has so many. Less is as fast by the sockets.
+BOARD_MIN = 64 << 10
+BOARD_BYTES = 2 << 20
 # Where the group does not say how long it waits.
 _PATIENCE_S = 1800.0
 
@@ -94,6 +103,10 @@ class Exchange:
         self._sockets: list[socket.socket] = []
         self._state = _State.NEW if self.size > 1 else _State.NEAR
         self.turn = threading.RLock()  # of the thread that makes exchanges
+        # Memory that the ranks share, from one load to the next. It goes with the group, and a child that was forked has none.
+        self.kept: object = None
+        self._board: mmap.mmap | None = None
+        self._is_board_tried = False
         _exchanges.add(self)
 
     def __del__(self) -> None:
@@ -101,6 +114,7 @@ class Exchange:
 
     def close(self) -> None:
         """Nothing follows: the others find their sockets closed, if there are sockets."""
+        self.kept = self._board = None
         if self._state is not _State.FAR and self.size > 1:
             self._end(_State.LOST)
 
@@ -186,19 +200,75 @@ class Exchange:
             raise
 
     def _smallest_near(self, numbers: Sequence[int], size: Size, data: bytearray) -> tuple[list[int], bytearray]:
-        packing = struct.Struct(f"={len(numbers)}q")
+        packing = struct.Struct(f"={len(numbers) + 1}q")
+        mine = (*numbers, int(self._board is not None))
         if self.rank:
             (first,) = self._sockets
-            first.sendall(packing.pack(*numbers))
-            found = list(packing.unpack(_receive(first, bytearray(packing.size))))
-            return found, _receive(first, bytearray(size(found)))
+            first.sendall(packing.pack(*mine))
+            *found, has_board = packing.unpack(_receive(first, bytearray(packing.size)))
+            return found, self._take_given(size(found), bool(has_board))
         told = [packing.unpack(_receive(each, bytearray(packing.size))) for each in self._sockets]
-        found = [min(each) for each in zip(numbers, *told)]
+        *found, has_board = (min(each) for each in zip(mine, *told))
         given = data if size(found) else bytearray()
-        packed = packing.pack(*found)
+        self._give_found(packing.pack(*found, has_board), given, bool(has_board))
+        return found, given
+
+    def _is_for_board(self, size: int) -> bool:
+        return BOARD_MIN <= size <= BOARD_BYTES
+
+    def _give_found(self, packed: bytes, given: bytearray, has_board: bool) -> None:
+        """Of the first rank. has_board: all ranks do."""
+        if self._is_for_board(len(given)) and has_board:
+            assert self._board is not None
+            self._board[: len(given)] = given
+            given = bytearray()
+        elif self._is_for_board(len(given)) and not self._is_board_tried:
+            self._send_board(packed)
+            packed = b""
         for each in self._sockets:
             _send(each, packed, given)
-        return found, given
+
+    def _take_given(self, size: int, has_board: bool) -> bytearray:
+        """Of the others."""
+        if self._is_for_board(size) and has_board:
+            assert self._board is not None
+            return bytearray(memoryview(self._board)[:size])
+        if self._is_for_board(size) and not self._is_board_tried:
+            self._receive_board()
+        return _receive(self._sockets[0], bytearray(size))
+
+    def _send_board(self, packed: bytes) -> None:
+        """Behind these, one byte with it, or alone where it cannot be made."""
+        self._is_board_tried, fd = True, -1
+        try:
+            fd = os.memfd_create("ringest-board", os.MFD_CLOEXEC)
+            os.ftruncate(fd, BOARD_BYTES)
+            self._board = mmap.mmap(fd, BOARD_BYTES)
+        except OSError:
+            pass
+        try:
+            for each in self._sockets:
+                each.sendall(packed)
+                # One byte alone is sent as a whole.
+                if self._board is None or not _sent_with(each, fd):
+                    each.sendall(b"-")
+        finally:
+            if fd >= 0:
+                os.close(fd)
+
+    def _receive_board(self) -> None:
+        self._is_board_tried = True
+        said, found, _, _ = socket.recv_fds(self._sockets[0], 1, 1, socket.MSG_CMSG_CLOEXEC)
+        if not said:
+            raise EOFError("it has closed its connection")
+        for fd in found:
+            try:
+                if os.fstat(fd).st_size == BOARD_BYTES:
+                    self._board = mmap.mmap(fd, BOARD_BYTES)
+            except OSError:
+                pass
+            finally:
+                os.close(fd)
 
     def _gather_near(self, mine: bytes, sizes: Sequence[int]) -> list[bytes]:
         def exchange() -> bytes | bytearray:
@@ -336,6 +406,17 @@ def _send(target: socket.socket, head: bytes, data: bytearray) -> None:
     if sent < len(head):
         target.sendall(head[sent:])
     target.sendall(memoryview(data)[max(0, sent - len(head)) :])
+
+
+def _sent_with(target: socket.socket, fd: int) -> bool:
+    """A byte with that descriptor."""
+    try:
+        return socket.send_fds(target, [b"+"], [fd]) == 1
+    except BlockingIOError:
+        raise
+    except OSError:
+        # Some sandboxes refuse to send one. Where the connection is what failed, the next byte fails, too.
+        return False
 
 
 def _is_of_this_user(peer: socket.socket) -> bool:

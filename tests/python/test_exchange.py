@@ -71,6 +71,56 @@ def told_with_strangers(rank):
     return told(rank, 3)
 
 
+# Around what goes by the board, and beyond it.
+GIVEN = (0, 1, _exchange.BOARD_MIN - 1, _exchange.BOARD_MIN, 700_000, _exchange.BOARD_BYTES, _exchange.BOARD_BYTES + 1)
+
+
+def given(rank, what="", which=-1):
+    """What the first rank gives, again and again; whether this rank has a board then, and how many descriptors are open beside
+    the one that goes with it. One step to it fails on one rank."""
+
+    def refuse(*arguments):
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    each = exchange()
+    while not each.is_near():
+        each.smallest([0])
+    if rank == which:
+        if what == "make":
+            _exchange.os.memfd_create = refuse
+        elif what == "send":
+            _exchange.socket.send_fds = refuse
+        elif what == "open":
+            _exchange.os.fstat = refuse
+        elif what == "map":
+            _exchange.mmap.mmap = refuse
+    before = len(os.listdir("/proc/self/fd"))
+    for number in range(3):
+        for length in (*GIVEN, *reversed(GIVEN)):
+            data = bytearray([number + 1]) * length if rank == 0 else bytearray()
+            found, came = each.smallest_given([rank + length], lambda found: found[0], data)
+            assert found == [length] and came == bytearray([number + 1]) * length
+    has_board = each._board is not None
+    return has_board, len(os.listdir("/proc/self/fd")) - before - has_board
+
+
+def given_by_a_killed_rank(rank, which, step):
+    """It goes when the board is sent, or later."""
+    each = exchange()
+    while not each.is_near():
+        each.smallest([0])
+    for number in range(3):
+        if rank == which and number == step:
+            os.kill(os.getpid(), signal.SIGKILL)
+        data = bytearray(700_000) if rank == 0 else bytearray()
+        try:
+            each.smallest_given([0], lambda found: 700_000, data)
+        except (OSError, EOFError) as error:
+            dist.barrier = dist.destroy_process_group = lambda: None
+            return number, str(error), each._board is None
+    return None
+
+
 def missed(rank, how, before, read_end=-1, write_end=-1):
     """What others have of a rank that goes, after so many exchanges, and then."""
     each = exchange()
@@ -148,6 +198,29 @@ class Exchanges(unittest.TestCase):
 
     def test_strangers_are_turned_away(self):
         self.assertEqual(ranks.run(3, told_with_strangers), [["JOINED", "NEAR", "NEAR"]] * 3)
+
+    def test_what_is_given_goes_by_a_board(self):
+        for count in (2, 3):
+            self.assertEqual(ranks.run(count, given), [(True, 0)] * count)
+
+    def test_without_a_board_it_goes_by_sockets(self):
+        for what, which, has in (
+            ("make", 0, [False, False, False]),
+            ("send", 0, [True, False, False]),
+            ("open", 1, [True, False, True]),
+            ("map", 2, [True, True, False]),
+        ):
+            with self.subTest(what):
+                self.assertEqual(ranks.run(3, given, what, which), [(each, 0) for each in has])
+
+    def test_a_rank_that_goes_when_something_is_given_is_missed(self):
+        for which in (0, 1):
+            for step in (0, 1, 2):
+                with self.subTest(which=which, step=step):
+                    told = ranks.run(3, given_by_a_killed_rank, which, step, killed=(which,))
+                    for number, _, is_gone in (told[1 - which], told[2]):
+                        self.assertGreaterEqual(number, step)
+                        self.assertTrue(is_gone)
 
     def test_a_rank_that_goes_is_missed_at_once(self):
         read_end, write_end = os.pipe()
