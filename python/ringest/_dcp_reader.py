@@ -402,9 +402,11 @@ class _Load:
                 check()
             return
         # Who has its own takes part, because others read together.
-        own = read_together(team, {} if has_own else by_uri, read_ranges, self._take_range)
+        is_same = states.is_all(OWN_WANTS) and numbers.is_same() and not is_ahead
+        own = read_together(team, {} if has_own else by_uri, read_ranges, self._take_range, is_same)
         self._read(own, has_gaps=False)
-        if not same_generations(team, by_uri):
+        # Who wants the same has seen the same.
+        if not is_same and not same_generations(team, by_uri):
             raise self.replaced()
         if not has_own:
             check()

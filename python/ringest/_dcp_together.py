@@ -38,12 +38,15 @@ class _Class:
         self.ranges = list(zip(numbers[0::2], numbers[1::2], strict=True))  # begin and end of each
 
 
-def _wanted(team: Team, files: dict[str, File]) -> dict[str, list[_Class]]:
+def _wanted(team: Team, files: dict[str, File], is_alike: bool) -> dict[str, list[_Class]]:
     """What all ranks want, by the URI of an object."""
     mine = {
         uri: [number for each in file.ranges if each.size for number in (each.offset, each.offset + each.size)]
         for uri, file in files.items()
     }
+    if is_alike:
+        every = list(range(team.size))
+        return {uri: [_Class(every, tuple(numbers))] for uri, numbers in sorted(mine.items()) if numbers}
     told = team.gather_bytes(json.dumps(mine).encode())
     # Most often all ranks, or all of a kind, want the same.
     alike: dict[bytes, list[int]] = {}
@@ -129,10 +132,12 @@ class _Incoming:
             take(self.file, each.wanted, each.memory, generation, each.crc32c)
 
 
-def read_together(team: Team, files: dict[str, File], read_ranges: ReadRanges, take: TakeRange) -> list[File]:
+def read_together(
+    team: Team, files: dict[str, File], read_ranges: ReadRanges, take: TakeRange, is_alike: bool
+) -> list[File]:
     """Reads what of these objects several ranks want. Returns those of which no other rank wants the same byte; of them
-    nothing was read."""
-    wanted = _wanted(team, files)
+    nothing was read. is_alike: all ranks want the same; all of them know."""
+    wanted = _wanted(team, files, is_alike)
     uris = list(wanted)
     segments = []
     common = set()

@@ -115,7 +115,7 @@ class Gathering:
                     self._read_given(file)
                 elif not came:
                     # Who has its own takes part, because others read together.
-                    self._read(File(self._uri) if is_done else file)
+                    self._read(File(self._uri) if is_done else file, is_same)
                 if not is_done:
                     assert end is not None  # else it has failed, and all have raised
                     result = end()
@@ -217,7 +217,7 @@ class Gathering:
         for each, memory, crc in filled:
             _done(each, memory, crc)
 
-    def _read(self, file: File) -> None:
+    def _read(self, file: File, is_same: bool) -> None:
         def read_ranges(uri: str, table: array.array[int]) -> tuple[int, list[int]]:
             options: Any = {"generation": self._generation, "gap_max": 1, "checksums": True}
             return self._client._get_into_addresses(uri, table, **options)
@@ -225,7 +225,7 @@ class Gathering:
         def take(file: File, each: Range, memory: torch.Tensor, generation: int, crc32c: int) -> None:
             _done(each, memory, crc32c)
 
-        for own in read_together(self._team, {self._uri: file}, read_ranges, take):
+        for own in read_together(self._team, {self._uri: file}, read_ranges, take, is_same):
             self._read_alone(own.ranges)
 
     def _read_alone(self, ranges: list[Range]) -> None:

@@ -18,6 +18,7 @@ import ctypes
 import json
 import mmap
 import os
+import secrets
 import struct
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -48,6 +49,9 @@ NEAR_BYTES = 2 << 20
 # Of a piece: not so small that a request costs more than its bytes, and not so large that owners wait for one.
 PIECE_BYTES_MIN = 2 << 20
 PIECE_BYTES_MAX = 8 << 20
+# Of the memory that ranks share, so much at most stays for the next load of the same group: to make its pages costs more than
+# to copy them. The rest is given back when a load ends.
+KEPT_BYTES = 64 << 20
 # How many numbers ranks tell each other at a meeting, at most.
 NUMBERS = 3
 # Up to so much that all ranks want is read by one of them and sent to the others: memory that they share has to be agreed
@@ -60,6 +64,8 @@ OWN_FAILED, OWN_HAS, OWN_WANTS = range(3)
 # For madvise(2): makes all pages of a range at once, which costs half of what it does one by one as they are touched.
 # Older kernels refuse, and make pages as they are touched.
 _POPULATE_READ, _POPULATE_WRITE = 22, 23
+# The same: gives pages of shared memory back.
+_REMOVE = 9
 # Of memory that is made and filled in turns: what was just cleared is still in the cache.
 _NEW_BYTES = 2 << 20
 _madvise = ctypes.CDLL(None).madvise
@@ -157,6 +163,8 @@ class Team:
         self.is_lost = False  # a rank is gone, and others cannot be told
         self.answered_us = 0  # how long this rank waited for the last that it read; 0: it has read nothing
         self.is_quick = False  # all were answered within NEAR_S when they last read; all know it
+        # As of the last meeting: how long one of them waited at most, and whether all have the same memory from earlier.
+        self._waited_us, self._is_kept = 0, False
         if self.rank < 0:
             raise ValueError(f"{what}: this process is no rank of the process group that it is to be loaded with")
         if all(device.type != "cpu" for device in group._device_types):
@@ -172,16 +180,22 @@ class Team:
         return self
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        is_well = False
         try:
             # Who is interrupted does not wait for the others: they find that it is gone.
             if error is None:
                 if not self._has_ended:
                     self.meet()
+                    self._trim()
+                is_well = True
             elif not isinstance(error, Exception):
                 self.abandon()
             elif error is not self._told:
                 self.meet(error)
         finally:
+            if not is_well:
+                # Others may still read into it.
+                self._exchange.kept = None
             self._exchange.turn.release()
 
     def _take_turn(self) -> None:
@@ -200,6 +214,13 @@ class Team:
             yield
         finally:
             self._exchange.turn.release()
+
+    def _trim(self) -> None:
+        """All ranks have copied what they wanted, and use no memory before they have met again."""
+        self._is_kept = False
+        kept = self._exchange.kept
+        if isinstance(kept, _Shared):
+            kept.trim(self.rank)
 
     def end(self) -> None:
         """There is no meeting at the end: what all ranks have told each other says that all have what they asked for."""
@@ -270,7 +291,9 @@ class Team:
         """All of these. All meetings are alike, because one of a rank that has failed may be any of those of the others.
         Where one has failed, nothing is given."""
         padded = (*numbers, *[0] * (NUMBERS - len(numbers)))
-        mine = [self.size if error is None else self.rank, *padded, *(-each for each in padded)]
+        memory = self._kept_number()
+        more = (-self.answered_us, memory, -memory)
+        mine = [self.size if error is None else self.rank, *padded, *(-each for each in padded), *more]
         came = bytearray()
         if given is None or size is None:
             first, *found = self._together(self._exchange.smallest, mine)
@@ -281,6 +304,8 @@ class Team:
 
             (first, *found), came = self._together(self._exchange.smallest_given, mine, size_of, given)
         if first == self.size:
+            *_, waited, least, most = found
+            self._waited_us, self._is_kept = -waited, least == -most != 0
             return _told(found), came
         told = b"" if error is None else json.dumps(error_tell(error), default=str).encode()
         (length,) = self.gather(len(told))[first]
@@ -292,6 +317,11 @@ class Team:
         if self._told is error:
             raise error
         raise self._told from error
+
+    def _kept_number(self) -> int:
+        """Of the memory of an earlier load; 0: there is none."""
+        kept = self._exchange.kept
+        return kept.number if isinstance(kept, _Shared) else 0
 
     def _give(self, data: bytearray, size: int, source: int) -> bytearray:
         """Those of that rank. All know how many they are."""
@@ -355,14 +385,65 @@ class Team:
     def read(self, cut: Cut, read: Read, take: Take) -> None:
         """Reads pieces, the same and in the same order on all ranks. `read` is called, from another thread, for those
         that this rank owns, `take`, from this one and in order, for those that it wants."""
-        # From here on ranks exchange numbers, which one that has failed would not send.
-        (waited,) = self.tell(self.answered_us)
-        self.is_quick = 0 < waited.most < NEAR_S * 1e6
+        self.is_quick = 0 < self._waited_us < NEAR_S * 1e6
         rounds = list(_rounds(cut(_piece_bytes(self)), _set_bytes(self)))
         if not rounds:
             return
-        memory = _Memory(self, len(rounds), max(each.size for each in rounds))
+        memory = self._take_memory(len(rounds), max(each.size for each in rounds))
         out: collections.deque[concurrent.futures.Future[None]] = collections.deque()
+        try:
+            if len(rounds) == 1 and (self.is_quick or memory.is_made(rounds[0])):
+                self._read_one(memory, rounds[0], read, take)
+            else:
+                self._read_rounds(memory, rounds, read, take, out)
+        except BaseException:
+            # The frames of the error refer to it. Where the wait for those that read was interrupted, they do, too.
+            if all(each.done() for each in out):
+                memory.leave()
+            raise
+        # Another rank may have failed since the last meeting, and have none. So they agree at the next one.
+        shared = memory.leave()
+        self._exchange.kept = shared if shared.is_to_be_kept() else None
+
+    def _take_memory(self, rounds: int, set_bytes: int) -> _Memory:
+        """That of an earlier load, if all have it. Until this one has ended well, nobody has it for another."""
+        sets = min(rounds, SETS_NEAR if self.is_quick else SETS)
+        has_met = not self._is_kept
+        if has_met:
+            self.meet()
+        kept, self._exchange.kept = self._exchange.kept, None
+        if not (self._is_kept and isinstance(kept, _Shared) and kept.size >= sets * set_bytes):
+            # From here on ranks exchange numbers, which one that has failed would not send.
+            if not has_met:
+                self.meet()
+            kept = _Shared(self, sets * set_bytes)
+        return _Memory(kept, sets, set_bytes)
+
+    def _read_one(self, memory: _Memory, each: _Round, read: Read, take: Take) -> None:
+        """There is nothing to be done meanwhile, and pages take no time, or as long in another thread."""
+        failure = None
+        try:
+            self._make_pages(memory, each)
+            self._read_round(memory, each, read)
+        except Exception as error:
+            failure = error
+        self._take_round(memory, each, failure, take)
+
+    def _read_rounds(
+        self,
+        memory: _Memory,
+        rounds: list[_Round],
+        read: Read,
+        take: Take,
+        out: collections.deque[concurrent.futures.Future[None]],
+    ) -> None:
+        """out: gets those that are read, until they are taken."""
+
+        def read_round(each: _Round) -> None:
+            if self.is_quick:
+                self._make_pages(memory, each)
+            self._read_round(memory, each, read)
+
         with (
             concurrent.futures.ThreadPoolExecutor(1, "ringest-together-pages") as paging,
             concurrent.futures.ThreadPoolExecutor(SETS, "ringest-together") as pool,
@@ -370,20 +451,12 @@ class Team:
             for number, each in enumerate(rounds):
                 # All ranks have copied all rounds before the last one.
                 begun = rounds[number + len(out) : max(number + 1, number + memory.sets - 1)]
-                out.extend(pool.submit(self._read_round, memory, ahead, read) for ahead in begun)
+                out.extend(pool.submit(read_round, ahead) for ahead in begun)
                 if not self.is_quick:
                     # While the service has not answered yet.
                     for ahead in begun:
                         paging.submit(self._make_pages, memory, ahead)
-                failure = out.popleft().exception()
-                self.meet(failure)
-                if memory.has_several_hosts:
-                    self.meet(self._send_round(memory, each))
-                memory.make_pages(each, [(0, each.size)], _POPULATE_READ)
-                for piece, at in each.places():
-                    if self.rank in piece.wanted_by:
-                        address, generation, crc32c = memory.piece(each, at)
-                        take(piece, address, generation, crc32c)
+                self._take_round(memory, each, out.popleft().exception(), take)
 
     def _make_pages(self, memory: _Memory, each: _Round) -> None:
         ranges = ((at, at + _ALIGNMENT + piece.size) for piece, at in each.places() if piece.owner == self.rank)
@@ -393,12 +466,22 @@ class Team:
         mine = [(piece, at) for piece, at in each.places() if piece.owner == self.rank]
         if not mine:
             return
-        if self.is_quick:
-            self._make_pages(memory, each)
         wants = [Want(piece, memory.address(each, at) + _ALIGNMENT) for piece, at in mine]
         found = self.timed(lambda: read(wants))
         for (_, at), (generation, crc32c) in zip(mine, found, strict=True):
             memory.note(each, at, generation, crc32c)
+
+    def _take_round(self, memory: _Memory, each: _Round, failure: BaseException | None, take: Take) -> None:
+        """failure: of this rank, when it read its part."""
+        self.meet(failure)
+        if memory.shared.has_several_hosts:
+            self.meet(self._send_round(memory, each))
+        memory.make_pages(each, [(0, each.size)], _POPULATE_READ)
+        for piece, at in each.places():
+            if self.rank in piece.wanted_by:
+                address, generation, crc32c = memory.piece(each, at)
+                take(piece, address, generation, crc32c)
+        memory.note_made(each)
 
     def _message(self, function: Callable[..., Any], tensor: torch.Tensor, **options: int) -> Any:
         return self._together(function, tensor, group=self._group, **options)
@@ -406,7 +489,7 @@ class Team:
     def _send_round(self, memory: _Memory, each: _Round) -> Exception | None:
         """Sends this rank's pieces to other hosts, and takes theirs; what came is compared with its CRC32C."""
         works, came = [], []
-        for owner, receivers, begin, end, places in _messages(each, memory.leaders):
+        for owner, receivers, begin, end, places in _messages(each, memory.shared.leaders):
             tensor = memory.tensor(each, begin, end)
             if owner == self.rank:
                 works += [self._message(dist.isend, tensor, group_dst=receiver) for receiver in receivers]
@@ -437,7 +520,7 @@ def _once_size(told: list[Told]) -> int:
 
 def _told(found: list[int]) -> list[Told]:
     """Of the numbers of a meeting and their negatives."""
-    return [Told(low, -high) for low, high in zip(found[:NUMBERS], found[NUMBERS:], strict=True)]
+    return [Told(low, -high) for low, high in zip(found[:NUMBERS], found[NUMBERS : 2 * NUMBERS], strict=True)]
 
 
 def _error_of(told: dict[str, Any], rank: int) -> Exception:
@@ -536,34 +619,43 @@ def _stranger(told: list[list[int]], rank: int) -> str:
     return f"rank {others[0]} is of another user, or in another container. {_REMEDY}" if others else ""
 
 
-class _Memory:
-    """Memory of the rounds, one for each host: the first rank of a host makes it, the others map it. A rank that cannot
-    counts as a host of its own, and says why. It lasts as long as one of its ranks has it mapped."""
+def _is_removed(mapped: mmap.mmap) -> bool:
+    """Gives the first page back. Whether that went well."""
+    return _madvise(ctypes.addressof(ctypes.c_char.from_buffer(mapped)), mmap.PAGESIZE, _REMOVE) == 0
 
-    def __init__(self, team: Team, rounds: int, set_bytes: int):
-        host = number_of(_job._host())
-        told = team.gather(host, number_of(_job._machine()))
+
+class _Shared:
+    """Memory that is one for each host: the first rank of a host makes it, the others map it. A rank that cannot counts as
+    a host of its own, and says why. It lasts as long as one of its ranks has it mapped."""
+
+    def __init__(self, team: Team, size: int):
+        self.size = size
+        # Of its beginning: what all ranks have touched, and is still there.
+        self.made = 0
+        told = team.gather(number_of(_job._host()), number_of(_job._machine()))
         hosts = [each for each, _ in told]
-        self.sets = min(rounds, SETS_NEAR if team.is_quick else SETS)
-        self._set_bytes = set_bytes
-        leader = hosts.index(host)
+        leader = hosts.index(hosts[team.rank])
         fd, why_alone = -1, ""
         try:
             if leader == team.rank:
                 fd, why_alone = self._make()
-            places = team.gather(os.getpid(), fd)
+            places = team.gather(os.getpid(), fd, secrets.randbits(62))
             if leader != team.rank:
-                fd, why_alone = self._open(*places[leader])
+                fd, why_alone = self._open(*places[leader][:2])
             mapped, failure = self._map(fd)
+            # Some kernels cannot. Nobody has anything in it before all have met.
+            self._can_trim = mapped is not None and _is_removed(mapped)
             team.meet(failure)
         finally:
             # After all have opened it.
             if fd >= 0:
                 os.close(fd)
         assert mapped is not None
-        self._mapped = mapped
-        self._base = ctypes.addressof(ctypes.c_char.from_buffer(mapped))
-        self.leaders = [told for (told,) in team.gather(leader if fd >= 0 else team.rank)]
+        self.mapped = mapped
+        self.base = ctypes.addressof(ctypes.c_char.from_buffer(mapped))
+        # All of them, on all hosts, have what they have together: never 0.
+        self.number = 1 + (number_of(repr(places)) >> 2 & (1 << 60) - 1)
+        self.leaders = [each for (each,) in team.gather(leader if fd >= 0 else team.rank)]
         self.has_several_hosts = len(set(self.leaders)) > 1
         if team.size > 1:
             _tell_alone(why_alone or _stranger(told, team.rank))
@@ -573,12 +665,14 @@ class _Memory:
         fd = -1
         try:
             fd = os.memfd_create("ringest", os.MFD_CLOEXEC)
-            os.ftruncate(fd, self.sets * self._set_bytes)
+            os.ftruncate(fd, self.size)
         except OSError as error:
             if fd >= 0:
                 os.close(fd)
-            size = self.sets * self._set_bytes
-            return -1, f"no memory file of {size} bytes: {error}. Raise this process's limits (ulimit -f, ulimit -n)"
+            return (
+                -1,
+                f"no memory file of {self.size} bytes: {error}. Raise this process's limits (ulimit -f, ulimit -n)",
+            )
         return fd, ""
 
     def _open(self, pid: int, fd: int) -> tuple[int, str]:
@@ -590,7 +684,7 @@ class _Memory:
             opened = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError as error:
             return -1, f"{path}: {error}. {_REMEDY}, and keep them from making themselves undumpable"
-        if os.fstat(opened).st_size != self.sets * self._set_bytes:
+        if os.fstat(opened).st_size != self.size:
             os.close(opened)
             return -1, f"{path} is another process's. {_REMEDY}"
         return opened, ""
@@ -598,32 +692,69 @@ class _Memory:
     def _map(self, fd: int) -> tuple[mmap.mmap | None, Exception | None]:
         """-1: memory of this process."""
         try:
-            return mmap.mmap(fd, self.sets * self._set_bytes), None
+            return mmap.mmap(fd, self.size), None
         except OSError as error:
             return None, error
+
+    def is_to_be_kept(self) -> bool:
+        return self.size <= KEPT_BYTES or self._can_trim
+
+    def trim(self, rank: int) -> None:
+        """Gives back what is not kept, if nobody uses it."""
+        self.made = min(self.made, KEPT_BYTES)
+        if self.size > KEPT_BYTES and self.leaders[rank] == rank:
+            _madvise(self.base + KEPT_BYTES, self.size - KEPT_BYTES, _REMOVE)
+
+
+class _Memory:
+    """That of the rounds of a load."""
+
+    def __init__(self, shared: _Shared, sets: int, set_bytes: int):
+        self._shared: _Shared | None = shared
+        self.sets, self._set_bytes = sets, set_bytes
+
+    @property
+    def shared(self) -> _Shared:
+        assert self._shared is not None
+        return self._shared
+
+    def leave(self) -> _Shared:
+        """Nobody uses it for this load any more."""
+        shared, self._shared = self.shared, None
+        return shared
 
     def _at(self, each: _Round, at: int) -> int:
         return each.number % self.sets * self._set_bytes + at
 
     def address(self, each: _Round, at: int) -> int:
         """Of a piece's head."""
-        return self._base + self._at(each, at)
+        return self.shared.base + self._at(each, at)
+
+    def is_made(self, each: _Round) -> bool:
+        """Its part of the memory was used before."""
+        return each.number >= self.sets or self._at(each, each.size) <= self.shared.made
+
+    def note_made(self, each: _Round) -> None:
+        """All of it was used, as were all before it."""
+        if each.number < self.sets:
+            self.shared.made = max(self.shared.made, self._at(each, each.size))
 
     def make_pages(self, each: _Round, ranges: Iterable[tuple[int, int]], advice: int) -> None:
         """Before a part of the memory is used for the first time."""
-        if each.number >= self.sets:
+        if self.is_made(each):
             return
         for begin, end in ranges:
             start = self._at(each, begin) // mmap.PAGESIZE * mmap.PAGESIZE
-            _madvise(self._base + start, self._at(each, end) - start, advice)
+            _madvise(self.shared.base + start, self._at(each, end) - start, advice)
 
     def tensor(self, each: _Round, begin: int, end: int) -> torch.Tensor:
-        return torch.frombuffer(self._mapped, dtype=torch.uint8, count=end - begin, offset=self._at(each, begin))
+        at = self._at(each, begin)
+        return torch.frombuffer(self.shared.mapped, dtype=torch.uint8, count=end - begin, offset=at)
 
     def note(self, each: _Round, at: int, generation: int, crc32c: int) -> None:
-        _HEAD.pack_into(self._mapped, self._at(each, at), generation, crc32c)
+        _HEAD.pack_into(self.shared.mapped, self._at(each, at), generation, crc32c)
 
     def piece(self, each: _Round, at: int) -> tuple[int, int, int]:
         """Address, generation and CRC32C."""
-        generation, crc32c = _HEAD.unpack_from(self._mapped, self._at(each, at))
+        generation, crc32c = _HEAD.unpack_from(self.shared.mapped, self._at(each, at))
         return self.address(each, at) + _ALIGNMENT, generation, crc32c

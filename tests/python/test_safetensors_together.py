@@ -231,6 +231,23 @@ def little(rank, place):
     return found, told
 
 
+def much(rank, place):
+    """Exchanges of calls for all of a file, which is read in one round."""
+    _together.NEAR_S, good, found = 0, state(), []
+    with (
+        ringest.Client(*place, hedging=False) as client,
+        safetensors.safe_open(URI, client=client, process_group=dist.group.WORLD) as file,
+    ):
+        for _ in range(3):
+            count, got = ranks.exchanges_of(file.get_tensors)
+            assert got.keys() == good.keys() and all(torch.equal(got[name], good[name]) for name in good)
+            found.append(count)
+        # One rank wants something else.
+        count, got = ranks.exchanges_of(lambda: file.get_tensor("layer3") if rank else file.get_tensors()["layer3"])
+        assert torch.equal(got, good["layer3"])
+    return found, count
+
+
 def killed_while_little_is_read(rank, place):
     with (
         ringest.Client(*place, hedging=False) as client,
@@ -494,6 +511,13 @@ class Loads(unittest.TestCase):
             self.assertLessEqual(both, 1.02 * state()[name].nbytes + 16 * KIB)
         self.assertEqual(first_told, ("SafetensorError", f"{URI}: has no tensor none"))
         self.assertEqual(second_told, first_told)
+
+    def test_what_all_want_takes_few_exchanges(self):
+        for (first, *others), different in ranks.run(2, much, self.place):
+            # With the memory that was made for the first call.
+            self.assertEqual(others, [3, 3])
+            self.assertEqual(first, 8)
+            self.assertEqual(different, 6)
 
     def test_a_rank_that_is_killed_while_little_is_read_is_missed(self):
         first, _, third = ranks.run(3, killed_while_little_is_read, self.place, killed=(1,))

@@ -1,6 +1,7 @@
 """Ranks that load together: each byte comes once from the bucket; all of them have the whole, or none has anything."""
 
 import errno
+import gc
 import logging
 import logging.handlers
 import os
@@ -368,17 +369,149 @@ def most_memory(rank, place, near_s, near_bytes):
     """Bytes of the memory that the ranks share."""
     _together.NEAR_BYTES = near_bytes
     sizes = []
-    make = _together._Memory._make
+    make = _together._Shared._make
 
     def noted(self):
         fd, failure = make(self)
         sizes.append(os.fstat(fd).st_size)
         return fd, failure
 
-    _together._Memory._make = noted
+    _together._Shared._make = noted
     _together.NEAR_S = near_s
     load(rank, place)
     return max(sizes, default=0)
+
+
+def numbers_of(function):
+    """What it returns, and the numbers of all memory that ranks of this one's have made together meanwhile."""
+    make, numbers = _together._Shared.__init__, []
+
+    def noted(self, *arguments):
+        make(self, *arguments)
+        numbers.append(self.number)
+
+    _together._Shared.__init__ = noted
+    try:
+        return function(), numbers
+    finally:
+        _together._Shared.__init__ = make
+
+
+def be_far():
+    """However fast it answers: so that as much memory is shared each time."""
+    small_rounds()
+    _together.NEAR_S = 0
+
+
+def kept():
+    """The number of the memory that the ranks have for the next load, or None."""
+    found = _exchange.exchange_of(dist.group.WORLD).kept
+    return found and found.number
+
+
+def load_of_sizes(rank, place, sizes, kept_bytes):
+    """One after the other. Of each: what was made for it, and what is there after it."""
+    _together.KEPT_BYTES = kept_bytes
+    be_far()
+    be_near()
+    found = []
+    with ringest.Client(*place, hedging=False) as client:
+        for size in sizes:
+
+            def load_one(size=size):
+                loaded = checkpoint.load(f"gs://new/{size}.pt", client=client, process_group=dist.group.WORLD)
+                assert torch.equal(loaded["a"], pattern(size))
+
+            _, made = numbers_of(load_one)
+            dist.barrier()
+            found.append((len(made), kept(), *ranks.shared_memory()))
+    return found
+
+
+def load_after_a_failure(rank, place, how):
+    """One load went well, the next one has failed half way, and another one follows."""
+    be_far()
+    load(rank, place)
+    first = kept()
+    if how == "meeting" and rank == 1:
+        real = _together.Team._meet
+
+        def fail():
+            raise MemoryError("no memory for this rank")
+
+        ranks.before_meeting(7, fail)
+        told = error_of(failing_load, place)
+        _together.Team._meet = real
+    elif how == "copy" and rank == 1:
+        real, left = _together_object._Ranges.copy, [9]
+
+        def copy(*arguments):
+            left[0] -= 1
+            if left[0] == 0:
+                raise MemoryError("no memory for this rank")
+            real(*arguments)
+
+        _together_object._Ranges.copy = copy
+        told = error_of(failing_load, place)
+        _together_object._Ranges.copy = real
+    elif how == "end" and rank == 1:
+        real = _torch_zip.ArchiveReader._keep_small
+
+        def keep(*arguments):
+            raise MemoryError("no memory for this rank")
+
+        _torch_zip.ArchiveReader._keep_small = keep
+        told = error_of(failing_load, place)
+        _torch_zip.ArchiveReader._keep_small = real
+    elif how == "request" and rank == 1:
+        with support.faults(*place, {"storage.objects.get": ["return-503"] * 100}):
+            told = error_of(failing_load, place)
+    else:
+        told = error_of(failing_load, place)
+    between = kept(), ranks.shared_memory()
+    _, made = numbers_of(lambda: load(rank, place))
+    return told[0], first, between, made, kept()
+
+
+def killed_after_a_load(rank, place):
+    load(rank, place)
+    assert kept()
+    if rank == 1:
+        ranks.before_meeting(7, lambda: os.kill(os.getpid(), signal.SIGKILL))
+    return error_of(failing_load, place)[0], kept(), ranks.shared_memory()
+
+
+def forked_after_a_load(rank, place):
+    """What a child has of the memory, and whether this process still has it then."""
+    be_far()
+    load(rank, place)
+    before = ranks.shared_memory()
+    read_end, write_end = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(write_end, repr((kept(), ranks.shared_memory(), ranks.shared_memory("memfd:ringest-board"))).encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    _, made = numbers_of(lambda: load(rank, place))
+    return before[0], os.read(read_end, 1000).decode(), made
+
+
+def of_two_groups(rank, place):
+    """In turns; what is there while both are, and when the second is gone."""
+    other = dist.new_group(backend="gloo")
+    be_far()
+    found = []
+    with ringest.Client(*place, hedging=False) as client:
+        for group in (dist.group.WORLD, other, dist.group.WORLD, other):
+            _, made = numbers_of(
+                lambda group=group: check(checkpoint.load(URI, client=client, process_group=group), state())
+            )
+            found.append(len(made))
+    both = ranks.shared_memory()[0]
+    dist.destroy_process_group(other)
+    del other, group
+    gc.collect()
+    return found, both, ranks.shared_memory()[0]
 
 
 class Loads(unittest.TestCase):
@@ -446,6 +579,55 @@ class Loads(unittest.TestCase):
                 self.assertLess(first, 1.02 * (sets + 0.5) * MIB)
                 self.assertGreater(first, 0.98 * (sets - 1) * MIB)
                 self.assertEqual(second, 0)
+
+    def test_memory_stays_for_the_next_load(self):
+        sizes = (3_000_000, 4_000_000, 9_000_000, 2_000_000, 9_000_000)
+        self.save_sizes(sizes)
+        with self.subTest("all of it"):
+            for found in ranks.run(3, load_of_sizes, self.place, sizes, 32 * MIB):
+                made, numbers, mapped, there = zip(*found)
+                # It grows with what is loaded, and then serves all.
+                self.assertEqual(made[3:], (0, 0))
+                self.assertEqual(len(set(numbers[2:])), 1)
+                self.assertLess(max(mapped), 1.1 * max(sizes) + MIB)
+        with self.subTest("a part"):
+            for found in ranks.run(3, load_of_sizes, self.place, sizes, MIB):
+                made, _, _, there = zip(*found)
+                self.assertEqual(made[3:], (0, 0))
+                self.assertLessEqual(max(there), MIB)
+
+    def test_memory_goes_with_a_load_that_fails(self):
+        before = set(os.listdir("/dev/shm"))
+        for how, kind in (
+            ("meeting", "MemoryError"),
+            ("copy", "MemoryError"),
+            ("end", "MemoryError"),
+            ("request", "UnavailableError"),
+        ):
+            with self.subTest(how):
+                for told, first, between, made, then in ranks.run(3, load_after_a_failure, self.place, how):
+                    self.assertEqual(told, kind)
+                    self.assertEqual(between, (None, (0, 0)))
+                    self.assertEqual(made, [then])
+                    self.assertNotEqual(first, then)
+        self.assertEqual(set(os.listdir("/dev/shm")), before)
+
+    def test_memory_goes_with_a_rank(self):
+        first, _, third = ranks.run(3, killed_after_a_load, self.place, killed=(1,))
+        for found in (first, third):
+            self.assertEqual(found, ("GroupError", None, (0, 0)))
+
+    def test_a_child_has_no_memory(self):
+        for before, child, made in ranks.run(2, forked_after_a_load, self.place):
+            self.assertGreater(before, MIB)
+            self.assertEqual(child, "(None, (0, 0), (0, 0))")
+            self.assertEqual(made, [])
+
+    def test_each_group_has_its_own_memory(self):
+        for found, both, then in ranks.run(2, of_two_groups, self.place):
+            self.assertEqual(found, [1, 1, 0, 0])
+            self.assertEqual(both, 2 * then)
+            self.assertGreater(then, MIB)
 
     def test_files_of_other_kinds(self):
         uris = ["gs://new/torch.pt", "gs://new/legacy.pt"]
