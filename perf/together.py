@@ -6,27 +6,22 @@ replicated tensors into memory that is there, over TLS, from `ringest emulate` o
 each: the seconds from when all may begin until all ranks have the tensors, the CPU seconds of all ranks, and the bytes that
 they have received for each that is needed; medians of the rounds. For less than a MiB, --kilobytes.
 
---floor measures only what it takes without any load: one exchange of the ranks by sockets as it is here, by bare semaphores, by
-bare sockets, and by gloo; and for --megabytes the CPU seconds of making pages of shared memory, and of copies out of it.
+--floor measures what it takes without any of that: see together_floor.py.
 
 --conn-mbps and --latency-ms are those of the emulator, for a service that is far away."""
 
 import argparse
-import ctypes
-import functools
-import itertools
 import json
-import mmap
 import multiprocessing
 import os
 import resource
-import socket
 import statistics
 import sys
 import tempfile
 import time
 
 import common
+import together_floor
 
 ROWS = ("checkpoint", "safetensors", "get_tensor", "dcp")
 NAMES = {
@@ -38,9 +33,6 @@ NAMES = {
 TENSOR_BYTES = 4 << 20
 # Rounds that are not counted: ranks get to know each other.
 WARM = 4
-# Of --floor: how often, and bytes of an exchange, as of a meeting.
-FLOOR_ROUNDS = 300
-EXCHANGED = 56
 # How long before a round all ranks know when it begins.
 AHEAD_S = 0.005
 ARCHIVE, FILE, FOLDER = "gs://models/model.pt", "gs://models/model.safetensors", "gs://models/dcp"
@@ -184,110 +176,6 @@ def measured(arguments, place, row, count):
     return found
 
 
-def exchanges(size):
-    """Ways to make one exchange of all ranks: of this rank's number, what does it."""
-    fork = multiprocessing.get_context("fork")
-    come = fork.Semaphore(0)
-    go = [fork.Semaphore(0) for _ in range(size)]
-    pairs = [socket.socketpair() for _ in range(size)]
-
-    def by_semaphores(number):
-        if number:
-            come.release()
-            go[number].acquire()
-            return
-        for _ in range(1, size):
-            come.acquire()
-        for each in go[1:]:
-            each.release()
-
-    def by_sockets(number):
-        if number:
-            pairs[number][1].send(bytes(EXCHANGED))
-            pairs[number][1].recv(EXCHANGED)
-            return
-        for first, _ in pairs[1:]:
-            first.recv(EXCHANGED)
-        for first, _ in pairs[1:]:
-            first.send(bytes(EXCHANGED))
-
-    return {"semaphores": by_semaphores, "bare sockets": by_sockets}
-
-
-def floor_rank(number, count, folder, ways, pipe):
-    import torch
-    import torch.distributed as dist
-
-    from ringest._exchange import exchange_of
-
-    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=number, world_size=count)
-    ours, tensor = exchange_of(dist.group.WORLD), torch.zeros(EXCHANGED // 8, dtype=torch.int64)
-    while not ours.is_near():
-        ours.smallest([0])
-    calls = {name: functools.partial(call, number) for name, call in ways.items()}
-    calls["as it is here"] = lambda: ours.smallest([number] * 7)
-    calls["gloo all_reduce"] = lambda: dist.all_reduce(tensor)
-    calls["gloo all_gather_object"] = lambda: dist.all_gather_object([None] * count, number)
-    found = {name: [] for name in calls}
-    for _ in range(FLOOR_ROUNDS):
-        for name, call in calls.items():
-            started = time.monotonic()
-            call()
-            found[name].append(time.monotonic() - started)
-    dist.barrier()
-    dist.destroy_process_group()
-    pipe.send({name: statistics.median(each) for name, each in found.items()})
-
-
-def memory_floor(size):
-    """CPU seconds of each step, medians."""
-    import torch
-
-    from ringest._together import _POPULATE_WRITE, _madvise, copy_to_new
-
-    found = {"pages of shared memory": [], "a copy out of it to new memory": [], "to memory that is there": []}
-    for _ in range(5):
-        fd = os.memfd_create("floor")
-        os.ftruncate(fd, size)
-        with mmap.mmap(fd, size) as shared:
-            os.close(fd)
-            begin = ctypes.c_char.from_buffer(shared)
-            address, times = ctypes.addressof(begin), [time.process_time()]
-            _madvise(address, size, _POPULATE_WRITE)
-            times.append(time.process_time())
-            tensor = torch.empty(size, dtype=torch.uint8)
-            for _ in range(2):
-                copy_to_new(tensor.data_ptr(), address, size)
-                times.append(time.process_time())
-            for each, (before, after) in zip(found.values(), itertools.pairwise(times), strict=True):
-                each.append(after - before)
-            del begin
-    return {name: statistics.median(each) for name, each in found.items()}
-
-
-def print_floor(arguments):
-    for name, seconds in memory_floor(arguments.size).items():
-        print(f"{name:32}{seconds * 1000:11.2f} ms of CPU")
-    fork = multiprocessing.get_context("fork")
-    for count in arguments.ranks or (2, 8):
-        ways = exchanges(count)
-        with tempfile.TemporaryDirectory() as folder:
-            pipes = [fork.Pipe(duplex=False) for _ in range(count)]
-            ranks = [
-                fork.Process(target=floor_rank, args=(number, count, folder, ways, pipes[number][1]))
-                for number in range(count)
-            ]
-            for each in ranks:
-                each.start()
-            told = [end.recv() for end, _ in pipes]
-            for each in ranks:
-                each.join()
-        for name in told[0]:
-            print(f"{name:24}{count:5}{max(each[name] for each in told) * 1e6:11.0f} us")
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--program", default=common.PROGRAM, help="ringest, which has the emulator")
@@ -311,11 +199,11 @@ def main():
 
     import ringest  # noqa: F401
 
-    if arguments.floor:
-        print_floor(arguments)
-        return
     options = [f"--{name}={getattr(arguments, name.replace('-', '_'))}" for name in ("conn-mbps", "latency-ms")]
     options = [each for each in options if not each.endswith("=None")]
+    if arguments.floor:
+        together_floor.show(arguments, options)
+        return
     fork = multiprocessing.get_context("fork")
     if not arguments.json:
         print(f"{'':24}ranks{'alone':>14}{'CPU':>11}{'bytes':>8}{'together':>14}{'CPU':>11}{'bytes':>8}")
