@@ -429,9 +429,13 @@ static void uring_socket_close(void *self, struct rg_socket *socket, bool reset)
     }
     rg_list_remove(&socket->node);
     backend->socket_count--;
-    /* The poll holds the socket: the peer would not see its end before the next pass. */
+    /* The poll holds the socket: the peer would not see its end before the next pass. A shortage is
+     * for that pass to note and to wait for: here each of many that close would wait. */
     if (poll_end(backend, socket)) {
-        note_entered(backend, io_uring_submit_and_get_events(&backend->ring));
+        int rc = io_uring_submit_and_get_events(&backend->ring);
+        if (rc >= 0 || rg_errors_ring_entered(-rc) != RG_ERRORS_RING_SHORT) {
+            note_entered(backend, rc);
+        }
     }
     rg_fd_close(socket->fd, reset);
 }

@@ -94,6 +94,16 @@ int __wrap_io_uring_enter2(unsigned fd, unsigned submit, unsigned count, unsigne
     return __real_io_uring_enter2(fd, submit, count, flags, wait, size);
 }
 
+/* What handing over entries without waiting gives; 0: as it is. */
+static int submit_error;
+
+int __real_io_uring_submit_and_get_events(struct io_uring *ring);
+int __wrap_io_uring_submit_and_get_events(struct io_uring *ring);
+int __wrap_io_uring_submit_and_get_events(struct io_uring *ring)
+{
+    return submit_error != 0 ? -submit_error : __real_io_uring_submit_and_get_events(ring);
+}
+
 /* Only Linux 6.15 and newer can be told. */
 static bool kernel_tells_waits_apart(void)
 {
@@ -260,6 +270,20 @@ static void test_a_full_queue_loses_no_arrival(void)
     one_close();
 }
 
+/* Many may close in one pass: the next one asks again, and it alone notes that and waits. */
+static void test_closing_while_the_system_is_short_does_not_wait(void)
+{
+    one_open();
+    receive_little_until_polled();
+    submit_error = EAGAIN;
+    rg_socket_close(one.loop, &one.socket, false);
+    submit_error = 0;
+    RG_CHECK_EQ(one.uring->shortages, 0);
+    char byte;
+    RG_AWAIT((rg_loop_pass(one.loop, 0), recv(one.peer, &byte, 1, MSG_DONTWAIT) == 0));
+    one_close();
+}
+
 int main(int argc, char **argv)
 {
     static const struct rg_test tests[] = {
@@ -272,6 +296,7 @@ int main(int argc, char **argv)
         RG_TEST(test_what_a_socket_brings_decides_how_it_is_waited_for),
         RG_TEST(test_a_poll_that_ends_is_not_missed),
         RG_TEST(test_a_full_queue_loses_no_arrival),
+        RG_TEST(test_closing_while_the_system_is_short_does_not_wait),
     };
     return rg_test_main(argc, argv, tests, RG_ARRAY_LEN(tests));
 }
