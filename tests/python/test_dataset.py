@@ -282,6 +282,30 @@ class Iterable(unittest.TestCase):
                 gc.collect()
             self.assertEqual((support.files_open(), support.threads_running()), (files, threads))
 
+    def test_what_has_ended_keeps_no_client_open(self):
+        def iterated(client):
+            dataset = ringest.IterableDataset("gs://data/", client=client, batch_size=64)
+            self.assertEqual(sum(len(batch) for batch in dataset), support.COUNT)
+            return dataset  # knows how far it got
+
+        def left(client):
+            iteration = iter(dataset := ringest.IterableDataset("gs://data/", client=client))
+            next(iteration)
+            iteration.close()
+            return dataset, iteration
+
+        with support.emulator() as (endpoint, ca):
+            with ringest.Client(endpoint, ca) as client:
+                iterated(client)
+            gc.collect()
+            files, threads = support.files_open(), support.threads_running()
+            for use in (iterated, left):
+                with self.subTest(use.__name__):
+                    with ringest.Client(endpoint, ca) as client:
+                        kept = use(client)
+                    self.assertEqual((support.files_open(), support.threads_running()), (files, threads))
+                    del kept
+
     def test_what_is_kept_of_an_epoch_ends_in_an_error(self):
         with support.client(
             "--synthetic", "large/x-:40:1048576", memory="8MiB", threads=1, memory_timeout=0.3

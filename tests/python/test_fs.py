@@ -1,4 +1,5 @@
-"""ringest.fs: fsspec's interface, and what opens paths by it: pandas-like callers and Lightning's ModelCheckpoint."""
+"""ringest.fs: fsspec's interface, and what opens paths by it, as pandas-like callers do. test_lightning.py has
+Lightning's ModelCheckpoint, whose import takes longer than all that is here."""
 
 import datetime
 import os
@@ -6,18 +7,13 @@ import pathlib
 import pickle
 import tempfile
 import unittest
-import warnings
 from unittest import mock
 
 import fsspec
-import lightning
-from lightning.pytorch.callbacks import ModelCheckpoint
-from lightning.pytorch.demos.boring_classes import BoringModel
 
 import ringest.fs
 import support
 from ringest import _fs_options
-from ringest.lightning import CheckpointIO
 
 FILES = {
     "run/a": b"first",
@@ -705,28 +701,6 @@ class Registered(Case):
             self.assertEqual((fs, hash(fs), repr(fs)), (one, hash(one), repr(one)))
         self.assertNotEqual(self.fs, ringest.fs.FileSystem())
         self.assertNotIn("0x", repr(self.fs))
-
-    def test_lightnings_model_checkpoint_keeps_the_best(self):
-        keeper = ModelCheckpoint(
-            "gs://here/best", "{step}", every_n_train_steps=2, save_top_k=2, monitor="step", mode="max"
-        )
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            trainer = lightning.Trainer(
-                accelerator="cpu", devices=1, max_steps=8, logger=False, callbacks=[keeper],
-                plugins=[CheckpointIO(self.client)], default_root_dir="gs://here/root",
-                enable_progress_bar=False, enable_model_summary=False,
-            )  # fmt: skip
-            trainer.fit(BoringModel())
-            self.assertEqual(self.fs.ls("here/best", detail=False), ["here/best/step=6.ckpt", "here/best/step=8.ckpt"])
-            self.assertEqual(keeper.best_model_path, "gs://here/best/step=8.ckpt")
-            again = lightning.Trainer(
-                accelerator="cpu", devices=1, max_steps=10, logger=False, plugins=[CheckpointIO(self.client)],
-                enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False,
-                default_root_dir=self.folder,
-            )  # fmt: skip
-            again.fit(BoringModel(), ckpt_path=keeper.best_model_path)
-            self.assertEqual(again.global_step, 10)
 
 
 if __name__ == "__main__":

@@ -484,5 +484,36 @@ class Monitored(unittest.TestCase):
             self.assertEqual(logger.steps, expected)
 
 
+class Paths(unittest.TestCase):
+    """What Lightning opens by fsspec."""
+
+    def test_lightnings_model_checkpoint_keeps_the_best(self):
+        with support.client(hedging=False) as client, tempfile.TemporaryDirectory() as folder:
+            fs.register(client)
+            files = fs.FileSystem(client=client)
+            keeper = ModelCheckpoint(
+                "gs://here/best", "{step}", every_n_train_steps=2, save_top_k=2, monitor="step", mode="max"
+            )
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                trainer = lightning.Trainer(
+                    accelerator="cpu", devices=1, max_steps=8, logger=False, callbacks=[keeper],
+                    plugins=[CheckpointIO(client)], default_root_dir="gs://here/root",
+                    enable_progress_bar=False, enable_model_summary=False,
+                )  # fmt: skip
+                trainer.fit(BoringModel())
+                self.assertEqual(
+                    files.ls("here/best", detail=False), ["here/best/step=6.ckpt", "here/best/step=8.ckpt"]
+                )
+                self.assertEqual(keeper.best_model_path, "gs://here/best/step=8.ckpt")
+                again = lightning.Trainer(
+                    accelerator="cpu", devices=1, max_steps=10, logger=False, plugins=[CheckpointIO(client)],
+                    enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False,
+                    default_root_dir=folder,
+                )  # fmt: skip
+                again.fit(BoringModel(), ckpt_path=keeper.best_model_path)
+                self.assertEqual(again.global_step, 10)
+
+
 if __name__ == "__main__":
     unittest.main()
