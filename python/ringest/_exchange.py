@@ -214,7 +214,7 @@ class Exchange:
         return found, given
 
     def _is_for_board(self, size: int) -> bool:
-        return BOARD_MIN <= size <= BOARD_BYTES
+        return self.size > 1 and BOARD_MIN <= size <= BOARD_BYTES
 
     def _give_found(self, packed: bytes, given: bytearray, has_board: bool) -> None:
         """Of the first rank. has_board: all ranks do."""

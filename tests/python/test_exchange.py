@@ -203,6 +203,9 @@ class Exchanges(unittest.TestCase):
         for count in (2, 3):
             self.assertEqual(ranks.run(count, given), [(True, 0)] * count)
 
+    def test_one_rank_alone_gives_nobody_a_board(self):
+        self.assertEqual(ranks.run(1, given), [(False, 0)])
+
     def test_without_a_board_it_goes_by_sockets(self):
         for what, which, has in (
             ("make", 0, [False, False, False]),
