@@ -126,9 +126,11 @@ class _Records:
         self._fetched: set[int] = set()  # addresses of copies
         self._devices: set[torch.device] = set()  # which they come from
         self._watched: list[torch.UntypedStorage] = []
+        self.has_empty_storage = False
 
     def write_record(self, name: str, data: Any, size: int) -> None:
         if size == 0:
+            self.has_empty_storage |= not isinstance(data, (str, bytes, bytearray, memoryview))
             data = b""
         elif not isinstance(data, (str, bytes, bytearray, memoryview)) and data.data_ptr() not in self._fetched:
             data = self._copy.take(size, False).copy_(data)
@@ -291,6 +293,8 @@ class AsyncSaver:
     def _copied(self, copy: _Copy, obj: Any, pickle_module: Any, pickle_protocol: int) -> _Records:
         import torch
 
+        from ringest import _freed
+
         copy.give_back()
         records = _Records(copy)
         pickling = getattr(torch.serialization, "_save", None)
@@ -302,6 +306,8 @@ class AsyncSaver:
             else:
                 chosen = _watching(pickle_module, records) if torch.cuda.is_available() else pickle_module
                 pickling(obj, records, chosen, pickle_protocol, False)
+                if records.has_empty_storage:
+                    _freed.refuse_in(obj, pickle_module, pickle_protocol)
         finally:
             records.end()
         copy.drop_free()

@@ -12,7 +12,8 @@ import torch
 from ringest import _core
 from ringest._dcp_place import is_plain
 from ringest._errors import CheckpointError, checksum_error, crc32c_text
-from ringest._staging import PIECE_SIZE, Copying, is_freed, is_staged
+from ringest._freed import is_freed
+from ringest._staging import PIECE_SIZE, Copying, is_staged
 
 # What does not come straight into its tensor comes through blocks of up to this, as many as FILES_AT_ONCE; what goes to a
 # device with streams, through pieces of PIECE_SIZE.

@@ -42,9 +42,10 @@ from ringest._dcp_ranges import (
 from ringest._dcp_together import Given, generations_number, read_together, same_generations, wanted_number
 from ringest._errors import CheckpointError, NotFoundError, checksum_error, crc32c_text
 from ringest._exchange import number_of
+from ringest._freed import is_freed
 from ringest._spans import spanned
 from ringest._stages import Part, at
-from ringest._staging import PIECE_SIZE, Copying, Piece, Staging, is_freed
+from ringest._staging import PIECE_SIZE, Copying, Piece, Staging
 from ringest._together import GIVEN_BYTES, OWN_HAS, OWN_WANTS, Team, Told, alone_bytes, alone_checked
 from ringest.client import Client
 

@@ -10,6 +10,7 @@ import itertools
 import logging
 import math
 import os
+import pickle
 import secrets
 import threading
 import weakref
@@ -26,14 +27,13 @@ from torch.distributed.checkpoint.storage import WriteResult
 from torch.distributed.tensor import DTensor
 from torch.futures import Future
 
-from ringest import _core, _dcp_metadata, _dcp_names, _pace, _tensor_archive, _uri
+from ringest import _core, _dcp_metadata, _dcp_names, _freed, _pace, _tensor_archive, _uri
 from ringest._chosen import checked
 from ringest._dcp_place import PLAIN, PerThread, Place, checkpoint_uri, detached, future_of, is_plain
 from ringest._dcp_planner import SavePlanner as KeepingPlanner
 from ringest._errors import CheckpointError, NotFoundError, PreconditionError
 from ringest._spans import spanned
 from ringest._stages import Part, at
-from ringest._staging import is_freed
 from ringest.client import Client, _default_if_open, parse_size
 
 # A rank's data goes on in another object beyond this; Cloud Storage has objects of up to 5 TiB.
@@ -317,7 +317,7 @@ class StorageWriter(BlockingAsyncStager, TorchStorageWriter):
         is_read = self._handed_out is not None and self._handed_out() is not None
         with at(Part.STAGE, self._client() or _default_if_open()):
             staged = _Staged(
-                _staged(state_dict, None if is_read else self.state_dict_cache, self.cache_staged_state_dict)
+                _staged("", state_dict, None if is_read else self.state_dict_cache, self.cache_staged_state_dict)
             )
         if self.cache_staged_state_dict:
             self.state_dict_cache = dict(staged)
@@ -429,13 +429,15 @@ class _Staged(dict):
     have."""
 
 
-def _staged(value: Any, before: Any, is_kept: bool) -> Any:
+def _staged(name: str, value: Any, before: Any, is_kept: bool) -> Any:
     """A copy of part of a state dict; in the memory of the one before where that fits. is_kept: the next one gets this
     memory, so that it pays to pin it."""
     if isinstance(value, ShardedTensor):
+        _freed.refuse(name, [each.tensor for each in value.local_shards()])
         return BlockingAsyncStager().stage({"": value})[""]
     if isinstance(value, torch.Tensor):
         value = value.detach()
+        _freed.refuse(name, [value.to_local() if isinstance(value, DTensor) else value])
         if type(before) is type(value) and _can_hold(before, value):
             return before.copy_(value)
         if is_kept and value.is_cuda and is_plain(value):
@@ -443,12 +445,18 @@ def _staged(value: Any, before: Any, is_kept: bool) -> Any:
         return value.clone() if value.is_cpu else value.to("cpu")
     if isinstance(value, dict):
         known = before if isinstance(before, dict) else {}
-        return {key: _staged(each, known.get(key), is_kept) for key, each in value.items()}
+        return {key: _staged(_inner(name, key), each, known.get(key), is_kept) for key, each in value.items()}
     if isinstance(value, (list, tuple)):
         olds = before if isinstance(before, (list, tuple)) else ()
-        copied = [_staged(each, old, is_kept) for each, old in itertools.zip_longest(value, olds[: len(value)])]
+        pairs = itertools.zip_longest(value, olds[: len(value)])
+        copied = [_staged(_inner(name, i), each, old, is_kept) for i, (each, old) in enumerate(pairs)]
         return tuple(copied) if isinstance(value, tuple) else copied
     return copy.deepcopy(value)
+
+
+def _inner(name: str, key: Any) -> str:
+    """What the planner calls it."""
+    return f"{name}.{key}" if name else str(key)
 
 
 def _can_hold(held: torch.Tensor, value: torch.Tensor) -> bool:
@@ -517,8 +525,19 @@ def _refuse(item: WriteItem, given: torch.Tensor) -> None:
             f"{item.index.fqn} is a tensor of the layout {given.layout}, which cannot be loaded into; save it "
             "dense, or its indices and values"
         )
-    if is_plain(given) and is_freed(given):
-        raise ValueError(f"{item.index.fqn} has no content any more: its storage was resized to 0 bytes")
+    _freed.refuse(item.index.fqn, [given])
+
+
+def _pickled(item: WriteItem, given: torch.Tensor) -> bytes:
+    whole = io.BytesIO()
+    try:
+        torch.save(given.cpu(), whole)
+    except (AttributeError, TypeError, pickle.PicklingError) as error:
+        raise TypeError(
+            f"{item.index.fqn} is a {type(given).__qualname__} that cannot be pickled ({error}); define its class in a "
+            "module, or save a plain tensor made of it"
+        ) from error
+    return whole.getvalue()
 
 
 def _write_item(output: _Output, item: WriteItem, data: Any) -> None:
@@ -527,9 +546,7 @@ def _write_item(output: _Output, item: WriteItem, data: Any) -> None:
     given = detached(data)
     _refuse(item, given)
     if not is_plain(given) or not _is_as_planned(item, given):
-        whole = io.BytesIO()
-        torch.save(given.cpu(), whole)
-        return output.whole(item.index, whole.getvalue())
+        return output.whole(item.index, _pickled(item, given))
     if not (given.is_cpu and given.is_contiguous()) or given.is_conj() or given.is_neg():
         given = given.cpu().resolve_conj().resolve_neg().contiguous()
     return output.framed(item.index, _tensor_archive.frame(given.dtype, given.shape), given)

@@ -28,12 +28,6 @@ STAGED_MAX = 256 << 20
 PIECE_SIZE = 16 << 20
 
 
-def is_freed(tensor: torch.Tensor) -> bool:
-    """Whether a dense tensor on the CPU has elements, and no memory for them any more, as FSDP leaves those of which it
-    has gathered more. To touch them would end the process."""
-    return tensor.is_cpu and tensor.numel() > 0 and not tensor.untyped_storage().nbytes()
-
-
 def is_staged(device: torch.device) -> bool:
     """Whether what is loaded to the device comes through here."""
     return _lane.has_streams(device)

@@ -68,6 +68,7 @@ class ArchiveWriter:
         self._pending = bytearray()  # small things that come before the next storage
         self._directory: list[bytes] = []
         self._sum = self._names = 0
+        self.has_empty_storage = False
 
     def write_record(self, name: str, data: Any, size: int) -> None:
         path = f"archive/{name}".encode()
@@ -112,6 +113,7 @@ class ArchiveWriter:
             self._pending += data
             return zlib.crc32(data) if self._checksums else 0
         if size == 0:
+            self.has_empty_storage = True
             return 0
         self._stream.write(self._pending)
         self._pending.clear()

@@ -347,6 +347,8 @@ def save(
     with needs("ringest.checkpoint.save"):
         import torch
 
+        from ringest import _freed
+
     client = chosen(client)
     options: dict[str, Any] = {
         "part_size": parse_size(part_size, "part_size"),
@@ -363,6 +365,8 @@ def save(
     with client.writer(uri, **options) as writer, at(Part.UPLOAD, client):
         archive = ArchiveWriter(writer, torch_checksums(), torch_alignment())
         pickling(obj, archive, pickle_module, pickle_protocol, False)
+        if archive.has_empty_storage:
+            _freed.refuse_in(obj, pickle_module, pickle_protocol)
         archive.finish()
         with at(Part.COMMIT, client):
             return writer.finish()

@@ -33,7 +33,7 @@ from ringest.client import Client
 with needs(__name__, "torch"):
     import torch
 
-    from ringest import _lane, _staging
+    from ringest import _freed, _lane, _staging
     from ringest._dcp_ranges import bytes_of
 
 if TYPE_CHECKING:
@@ -776,8 +776,7 @@ def _plain(name: str, tensor: Any) -> torch.Tensor:
         )
     if given.is_meta:
         raise TypeError(f"{name} is on the meta device and has no content to be saved")
-    if _staging.is_freed(given):
-        raise ValueError(f"{name} has no content any more: its storage was resized to 0 bytes")
+    _freed.refuse(name, [given])
     if given.dtype not in _NAMES:
         raise TypeError(f"{name} is of {given.dtype}, which the format has not; convert it")
     return given

@@ -7,6 +7,7 @@ import gc
 import http.server
 import io
 import itertools
+import math
 import mmap
 import os
 import pickle
@@ -400,7 +401,45 @@ def state():
     }
 
 
+def freed(*shape, offset=0):
+    """As FSDP leaves a parameter of which it has gathered more."""
+    tensor = torch.ones(100)[offset : offset + math.prod(shape)].view(shape)
+    tensor.untyped_storage().resize_(0)
+    return tensor
+
+
 class SaveAndLoad(unittest.TestCase):
+    def test_tensors_whose_memory_was_freed(self):
+        module = torch.nn.Linear(2, 3)
+        module.bias.untyped_storage().resize_(0)
+        hidden = types.SimpleNamespace(inside=freed(4, 5))
+        empty = {"empty": torch.zeros(0, 3), "of an array": numpy.zeros(3)}
+        with support.client() as client:
+            checkpoint.save(empty, "gs://new/model.pt", client=client)
+            kept = client.stat("gs://new/model.pt")["generation"]
+            for saved, name in (
+                (freed(3), "a tensor of the shape \\(3,\\)"),
+                (
+                    {**empty, "large": torch.ones(3_000_000), "model": {"layers": [torch.ones(2), {1: freed(3)}]}},
+                    "model.layers.1.1",
+                ),
+                ({"view": freed(2, 1, offset=7)}, "view"),
+                ({"p": torch.nn.Parameter(freed(6))}, "p"),
+                ({"module": module}, "module.bias"),
+                ([empty, hidden], "a tensor of the shape \\(4, 5\\)"),
+            ):
+                with self.subTest(name):
+                    with self.assertRaisesRegex(ValueError, f"^{name} has no content any more"):
+                        checkpoint.save(saved, "gs://new/model.pt", client=client)
+                    with checkpoint.AsyncSaver(client=client) as saver:
+                        with self.assertRaisesRegex(ValueError, f"^{name} has no content any more"):
+                            saver.save(saved, "gs://new/model.pt")
+                        saver.save(empty, "gs://new/another.pt")
+            self.assertEqual(client.stat("gs://new/model.pt")["generation"], kept)
+            self.assertEqual(
+                checkpoint.load("gs://new/another.pt", client=client, weights_only=False)["empty"].shape, (0, 3)
+            )
+
     def check(self, got, want):
         self.assertEqual(set(got), set(want))
         self.assertEqual(got["other"], want["other"])

@@ -22,6 +22,10 @@ URI = "gs://new/run"
 SHAPE = (6, 4)
 
 
+class Kind(torch.Tensor):
+    """Of a program."""
+
+
 def quantized(values, scale=0.1):
     return torch.quantize_per_tensor(values, scale, 5, torch.qint8)
 
@@ -156,6 +160,26 @@ class Targets(Case):
 
         self.fails(torch.zeros(SHAPE), "x is to be loaded into .*meta device", planner=Planner())
 
+    def test_tensors_of_classes_of_the_program(self):
+        """They are pickled, as torch does it. So whoever loads them has to trust their class."""
+
+        class Inner(torch.Tensor):
+            pass
+
+        values = torch.randn(SHAPE)
+        for planner in None, SavePlanner():
+            with self.assertRaises(dcp.CheckpointException) as caught:
+                self.save(values.as_subclass(Inner), planner=planner)
+            self.assertIsInstance(cause(caught.exception), TypeError)
+            self.assertRegex(
+                str(cause(caught.exception)), "^x is a .*<locals>.Inner that cannot be pickled .*in a module"
+            )
+            self.save(values.as_subclass(Kind), planner=planner)
+            self.fails(torch.zeros(SHAPE), "(?s)x cannot be read .*safe_globals")
+            with torch.serialization.safe_globals([Kind]):
+                for into in torch.zeros(SHAPE), torch.zeros(SHAPE).as_subclass(Kind):
+                    self.assertTrue(torch.equal(self.load(into), values))
+
     def test_tensors_whose_memory_was_freed(self):
         self.save(torch.randn(SHAPE))
         for view in (
@@ -171,6 +195,16 @@ class Targets(Case):
                 with self.assertRaises(dcp.CheckpointException) as caught:
                     self.save(freed, planner=planner)
                 self.assertRegex(str(cause(caught.exception)), "x has no content any more")
+            for is_kept in False, True:
+                writer = StorageWriter(URI, client=self.client, cache_staged_state_dict=is_kept)
+                for each in freed, torch.nn.Parameter(freed), freed.as_subclass(Kind):
+                    state = {"model": {"whole": torch.ones(2), "of": [torch.ones(2), each]}}
+                    with self.assertRaisesRegex(ValueError, "^model.of.1 has no content any more"):
+                        dcp.async_save(state, storage_writer=writer)
+                dcp.async_save({"x": torch.ones(SHAPE)}, storage_writer=writer).result()
+        with self.assertRaises(dcp.CheckpointException) as caught:
+            self.save(freed.as_subclass(Kind))
+        self.assertRegex(str(cause(caught.exception)), "x has no content any more")
 
     def test_quantized_by_other_parameters(self):
         for make in quantized, by_channel:

@@ -251,6 +251,29 @@ class Trained(unittest.TestCase):
             dist.barrier()
 
     @on_ranks(2)
+    def test_parts_whose_memory_was_freed(rank, client):
+        """As fully_shard leaves the parameters that it has gathered others of."""
+        spec = ChunkShardingSpec(dim=0, placements=["rank:0/cpu", "rank:1/cpu"])
+        parts = distribute_tensor(torch.ones(8), init_device_mesh("cpu", (2,)), [Shard(0)])
+        shards = sharded_tensor.ones(spec, 10, 20)
+        for part in parts.to_local(), *(each.tensor for each in shards.local_shards()):
+            part.untyped_storage().resize_(0)
+        group = dist.new_group(backend="gloo")
+        for freed in parts, nn.Parameter(parts), shards:
+            for call in (
+                lambda state: save(state, client),
+                lambda state: dcp.async_save(
+                    state, storage_writer=StorageWriter(URI, client=client), process_group=group
+                ),
+            ):
+                try:
+                    call({"model": {"x": freed}})
+                except (ValueError, dcp.CheckpointException) as error:
+                    assert "model.x has no content any more" in str(error), error
+                else:
+                    raise AssertionError("was saved")
+
+    @on_ranks(2)
     def test_a_part_of_what_is_there(rank, client):
         training = Training(sharded)
         train(training.model, training.optimizer, 2)

@@ -1,0 +1,73 @@
+"""Tensors whose memory was freed, though they are there: FSDP resizes the storage of parameters to 0 bytes.
+
+They are refused where they would be saved. To touch their elements would end the process, and torch.save writes a file
+without them, which cannot be loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+
+
+def is_freed(tensor: torch.Tensor) -> bool:
+    """Whether a dense tensor of the CPU has elements, and no memory for them any more."""
+    return tensor.is_cpu and tensor.numel() > 0 and not tensor.untyped_storage().nbytes()
+
+
+def has_lost_its_memory(tensor: torch.Tensor) -> bool:
+    """The same of any tensor. One whose class makes it of other tensors has no memory of its own."""
+    is_made_of_others = type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__
+    if is_made_of_others or tensor.layout is not torch.strided or not (tensor.is_cpu or tensor.is_cuda):
+        return False
+    return tensor.numel() > 0 and not tensor.untyped_storage().nbytes()
+
+
+def refuse(name: str, tensors: Iterable[torch.Tensor]) -> None:
+    if any(map(has_lost_its_memory, tensors)):
+        raise ValueError(f"{name} has no content any more: its storage was resized to 0 bytes")
+
+
+def refuse_in(thing: Any, pickle_module: Any, protocol: int) -> None:
+    """Goes through all that would be pickled of a thing: it was seen that a storage is empty, and some are by right."""
+
+    class Pickler(pickle_module.Pickler):
+        def persistent_id(self, value: Any) -> Any:
+            is_storage = isinstance(value, torch.storage.TypedStorage) or torch.is_storage(value)
+            return "storage" if is_storage else None
+
+        def reducer_override(self, value: Any) -> Any:
+            if isinstance(value, torch.Tensor) and has_lost_its_memory(value):
+                refuse(_name_of(thing, value) or f"a tensor of the shape {tuple(value.shape)}", [value])
+            inherited: Any = getattr(super(), "reducer_override", None)
+            return inherited(value) if inherited is not None else NotImplemented
+
+    Pickler(_Nowhere(), protocol).dump(thing)
+
+
+class _Nowhere:
+    """A file for what nobody wants."""
+
+    def write(self, data: Any) -> int:
+        return len(data)
+
+
+def _name_of(thing: Any, tensor: torch.Tensor) -> str | None:
+    """By the keys that lead to it. None: it is in something else than containers and modules."""
+    left: list[tuple[str, Any]] = [("", thing)]
+    seen = set()
+    while left:
+        name, each = left.pop()
+        if each is tensor:
+            return name.removeprefix(".") or None
+        if id(each) in seen:
+            continue
+        seen.add(id(each))
+        if isinstance(each, torch.nn.Module):
+            each = {**dict(each.named_parameters()), **dict(each.named_buffers())}
+        if isinstance(each, Mapping):
+            left += [(f"{name}.{key}", value) for key, value in each.items()]
+        elif isinstance(each, (list, tuple)):
+            left += [(f"{name}.{i}", value) for i, value in enumerate(each)]
+    return None
