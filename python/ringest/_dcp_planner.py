@@ -282,6 +282,8 @@ def _flattened(state_dict: dict[str, Any]) -> tuple[dict[str, Any], dict[str, An
 def _flatten_into(
     flat: dict[str, Any], mappings: dict[str, Any], prefix: str, path: tuple[Any, ...], given: dict[str, Any]
 ) -> None:
+    some: dict[str, Any]
+    paths: dict[str, Any]
     for key, value in given.items():
         kind, name = type(value), str(key)
         if kind in _DICTS:

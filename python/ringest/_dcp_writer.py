@@ -380,11 +380,13 @@ class StorageWriter(BlockingAsyncStager, TorchStorageWriter):
             pace,
         )
         try:
-            for item, (index, size, dtype, shape, frame) in zip(plan.items, planned):
+            for item, (key, size, dtype, shape, frame) in zip(plan.items, planned):
                 output.begin(size)
-                tensor = held.get(index.fqn) if dtype is not None else None
-                if tensor is not None and _lies_as_planned(tensor, dtype, shape):
-                    output.framed(index, frame, tensor)
+                tensor = held.get(key.fqn)
+                if dtype is None or shape is None or frame is None or tensor is None:
+                    _write_item(output, item, planner.resolve_data(item))
+                elif _lies_as_planned(tensor, dtype, shape):
+                    output.framed(key, frame, tensor)
                 else:
                     _write_item(output, item, planner.resolve_data(item))
             output.finish()
@@ -470,7 +472,7 @@ def _can_hold(held: torch.Tensor, value: torch.Tensor) -> bool:
 class _Planned(NamedTuple):
     """What is known of an item by its plan."""
 
-    index: MetadataIndex
+    key: MetadataIndex
     size: int  # about how many bytes it takes in its object
     dtype: torch.dtype | None  # of a tensor that can be sent from its memory, if it is meant as a whole; else None
     shape: torch.Size | None
