@@ -138,9 +138,10 @@ static int part_take(struct cat *cat, const struct rg_completion *part)
     if (!cat->knows) {
         cat->knows = true;
         if (part->is_gzip) {
-            cli_note("gs://%s/%s: is stored with Content-Encoding gzip, so the output is compressed; "
-                     "gunzip unpacks it",
-                     cat->uri.bucket, cat->uri.name);
+            cli_note(
+                "gs://%s/%s: is stored with Content-Encoding gzip, so the output is compressed; "
+                "gunzip unpacks it",
+                cat->uri.bucket, cat->uri.name);
         }
         cat->generation = part->generation;
         cat->object_size = part->object_size;

@@ -269,7 +269,8 @@ static int stdin_copy(struct rg_writer *writer, uint64_t *out_bytes)
     return (int)RG_MIN(got, INT64_C(0));
 }
 
-/* The answer to an upload does not tell the class. Where it may not be asked for, more is not known.
+/* The answer to an upload does not tell the class. Where it may not be asked for, more is not
+ * known.
  */
 static int class_look(struct cli_session *session, const struct cp_options *options,
                       const struct cli_uri *uri, int64_t generation)
@@ -278,8 +279,7 @@ static int class_look(struct cli_session *session, const struct cp_options *opti
                            .object = uri->name,
                            .conditions = {.if_generation_match = generation}};
     struct rg_completion completion;
-    if (options->storage_class == NULL ||
-        rg_submit_stat(session->client, session->cq, &stat) < 0) {
+    if (options->storage_class == NULL || rg_submit_stat(session->client, session->cq, &stat) < 0) {
         return CLI_DONE;
     }
     while (!cli_wait_one(session, &completion)) {

@@ -22,7 +22,9 @@ static const char *const fronts[] = {"gcloud", "gsutil", "objects", "storage"};
 #define NO_LINKS "; symbolic links are left out unless --follow-symlinks is given"
 #define NO_ATTRIBUTES "; modes, owners, times and access control lists are not copied"
 #define NO_GZIP "; nothing is compressed: use gzip, and --content-encoding gzip"
-#define NO_VERSIONS "; old versions are listed by `ringest ls -a`, and read by Client.get(uri, generation=...) in Python"
+#define NO_VERSIONS                                                                                \
+    "; old versions are listed by `ringest ls -a`, and read by Client.get(uri, generation=...) "   \
+    "in Python"
 #define OPTION_PAYER "; did you mean --option user_project=PROJECT?"
 #define DID_YOU_MEAN(text) "; did you mean " text "?"
 
@@ -31,21 +33,26 @@ static const struct {
     const char *commands, *options, *text;
 } option_habits[] = {
     {"rsync ", "-d ", DID_YOU_MEAN("--delete")},
-    {"rsync ", "-x ", DID_YOU_MEAN("--exclude, whose patterns have * and ? in place of regular expressions")},
+    {"rsync ", "-x ",
+     DID_YOU_MEAN("--exclude, whose patterns have * and ? in place of regular expressions")},
     {"rsync ", "-c --checksums-only ", ALWAYS_CHECKED},
     {"rsync ", "-u --skip-if-dest-has-newer-mtime ", "; times are not compared"},
     {"rsync ", "-i --no-clobber ", DID_YOU_MEAN("`ringest cp -r -n`")},
     {"cp mv rsync ", "-C --continue-on-error ", ALWAYS_GOES_ON},
     {"cp mv ", "-c ", ALWAYS_GOES_ON},
     {"cp mv rsync ", "-e --ignore-symlinks ", NO_LINKS},
-    {"cp mv rsync ", "-p -P -a --preserve-acl --preserve-posix --canned-acl --predefined-acl ", NO_ATTRIBUTES},
-    {"cp mv rsync ", "-j -J -z -Z --gzip-in-flight --gzip-in-flight-all --gzip-local --gzip-local-all ", NO_GZIP},
+    {"cp mv rsync ", "-p -P -a --preserve-acl --preserve-posix --canned-acl --predefined-acl ",
+     NO_ATTRIBUTES},
+    {"cp mv rsync ",
+     "-j -J -z -Z --gzip-in-flight --gzip-in-flight-all --gzip-local --gzip-local-all ", NO_GZIP},
     {"cp ", "-I --read-paths-from-stdin ", DID_YOU_MEAN("xargs ringest cp")},
     {"cp ", "-A --all-versions ", NO_VERSIONS},
     {"rm ", "-I --read-paths-from-stdin ", DID_YOU_MEAN("xargs ringest rm")},
     {"rm ", "-a --all-versions ", NO_VERSIONS},
-    {"rm ", "-f --continue-on-error ", "; one that fails never keeps the others from being removed"},
-    {"ls ", "-L --full ", DID_YOU_MEAN("`ringest stat`, which shows all that is stored about an object, or -l")},
+    {"rm ", "-f --continue-on-error ",
+     "; one that fails never keeps the others from being removed"},
+    {"ls ", "-L --full ",
+     DID_YOU_MEAN("`ringest stat`, which shows all that is stored about an object, or -l")},
     {"ls ", "-e --etag ", DID_YOU_MEAN("`ringest stat`, which shows the ETag")},
     {"ls ", "-b --buckets ", "; `gcloud storage buckets describe` shows a bucket"},
     {"ls ", "-d ", "; without \"/\" at its end, what is named is shown, and not what is in it"},
@@ -54,7 +61,8 @@ static const struct {
     {"ls stat hash ", "--format ", DID_YOU_MEAN("--json")},
     {"du ", "-e -x -X --exclude-name-pattern ", "; give a narrower prefix or a pattern"},
     {"cat ", "-r ", DID_YOU_MEAN("--range")},
-    {"hash ", "-c -m --skip-md5 --skip-crc32c ", "; it computes the CRC32C, and `ringest stat` shows an object's MD5"},
+    {"hash ", "-c -m --skip-md5 --skip-crc32c ",
+     "; it computes the CRC32C, and `ringest stat` shows an object's MD5"},
     {"cp mv rsync rm ", "-m ", ALWAYS_AT_ONCE},
     {"", "--billing-project ", OPTION_PAYER},
     {"", "--additional-headers ", "; RINGEST_HEADERS has fields that are added to every request"},

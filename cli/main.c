@@ -61,9 +61,10 @@ static int command_unknown(const char *name, const char *next)
     }
     if (habit_is_front(name)) {
         const char *meant = next != NULL && next[0] != '-' ? command_meant(next) : NULL;
-        return cli_usage(meant != NULL ? "there is no command \"%s\"; did you mean `ringest %s`?"
-                                       : "there is no command \"%s\"; its commands are `ringest ls` "
-                                         "and so on",
+        return cli_usage(meant != NULL
+                             ? "there is no command \"%s\"; did you mean `ringest %s`?"
+                             : "there is no command \"%s\"; its commands are `ringest ls` "
+                               "and so on",
                          name, meant);
     }
     const char *meant = command_meant(name);

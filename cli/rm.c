@@ -186,9 +186,9 @@ static void results_take(struct rm *rm, struct batch *batch, const struct rg_com
             unnamed_take(rm, batch, i);
         } else {
             result_take(rm, batch, i, status,
-                        !has_results                 ? cli_completion_text(completion)
+                        !has_results                ? cli_completion_text(completion)
                         : results[i].detail != NULL ? results[i].detail
-                                                     : rg_status_text(status));
+                                                    : rg_status_text(status));
         }
         free((char *)(uintptr_t)del->object);
     }

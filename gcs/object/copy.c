@@ -120,11 +120,12 @@ static enum rg_status step_finish(struct rg_request *request, struct rg_completi
         (class != NULL && strcasecmp(class, copy->storage_class) == 0)) {
         return RG_STATUS_OK;
     }
-    rg_request_note(request, RG_STATUS_PRECONDITION,
-                    "what is there has the same bytes and another storage class, %s: an earlier try "
-                    "wrote it, and the bucket chooses classes itself (Autoclass), or somebody else "
-                    "did",
-                    class != NULL ? class : "unknown");
+    rg_request_note(
+        request, RG_STATUS_PRECONDITION,
+        "what is there has the same bytes and another storage class, %s: an earlier try "
+        "wrote it, and the bucket chooses classes itself (Autoclass), or somebody else "
+        "did",
+        class != NULL ? class : "unknown");
     rg_lease_release(completion->lease);
     completion->lease = NULL;
     return RG_STATUS_PRECONDITION;

@@ -161,8 +161,8 @@ static void append_response(struct rg_text *out, struct rg_nested *nested,
     rg_text_append_str(out, "\r\n");
 }
 
-static void run_part(struct rg_server_call *call, struct rg_nested *nested,
-                     struct rg_h1_slice text, const struct outer *outer)
+static void run_part(struct rg_server_call *call, struct rg_nested *nested, struct rg_h1_slice text,
+                     const struct outer *outer)
 {
     struct part part = {.content_id = {"", 0}};
     rg_nested_start(nested, call);

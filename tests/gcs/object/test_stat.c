@@ -78,7 +78,8 @@ static void test_a_generation_that_was_replaced(void)
 {
     const struct rg_step script[] = {
         RG_READ, RG_SEND(rg_test_answer("404 Not Found", "")), RG_READ,
-        RG_SEND(rg_test_answer("200 OK", "{\"name\":\"object\",\"size\":\"5\",\"generation\":\"9\"}")),
+        RG_SEND(
+            rg_test_answer("200 OK", "{\"name\":\"object\",\"size\":\"5\",\"generation\":\"9\"}")),
         RG_END};
     const struct rg_step *const scripts[] = {script};
     struct rg_test_client c = {.scripts = scripts, .script_count = 1};

@@ -127,8 +127,8 @@ static void test_boundaries(void)
 int main(int argc, char **argv)
 {
     static const struct rg_test tests[] = {
-        RG_TEST(test_any_order), RG_TEST(test_what_refusals_say), RG_TEST(test_bare_line_feeds), RG_TEST(test_cut_anywhere),
-        RG_TEST(test_malformed), RG_TEST(test_boundaries),
+        RG_TEST(test_any_order),    RG_TEST(test_what_refusals_say), RG_TEST(test_bare_line_feeds),
+        RG_TEST(test_cut_anywhere), RG_TEST(test_malformed),         RG_TEST(test_boundaries),
     };
     return rg_test_main(argc, argv, tests, RG_ARRAY_LEN(tests));
 }
