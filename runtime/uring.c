@@ -73,8 +73,8 @@
 #define WRECK_PAUSE_MS 10
 
 #define RING_FLAGS                                                                                 \
-    (IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_SUBMIT_ALL |           \
-     IORING_SETUP_CQSIZE | IORING_SETUP_CLAMP)
+    (IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_TASKRUN_FLAG |         \
+     IORING_SETUP_SUBMIT_ALL | IORING_SETUP_CQSIZE | IORING_SETUP_CLAMP)
 
 /* Linux 6.15; liburing has names for them since 2.10. */
 #define ENTER_NO_IOWAIT (1U << 7)
@@ -692,16 +692,8 @@ static int submit_and_wait(struct io_uring *ring, struct __kernel_timespec *time
                            sizeof(wait));
 }
 
-/* Since Linux 6.13 a wait that has slept completes as much as it waited for, and leaves the rest of
- * what is there to the next call. So where one came, that call is made here: otherwise each sleep
- * would make two passes, and wake whoever takes completions twice. */
-static void uring_enter(struct rg_uring *backend, uint64_t deadline_ns)
+static void wait_until(struct rg_uring *backend, uint64_t deadline_ns)
 {
-    backend->hurried = false;
-    if (deadline_ns == 0) {
-        note_entered(backend, io_uring_submit_and_get_events(&backend->ring));
-        return;
-    }
     struct __kernel_timespec timeout, *wait = NULL;
     if (deadline_ns != UINT64_MAX) {
         uint64_t now_ns = rg_now_ns();
@@ -711,8 +703,32 @@ static void uring_enter(struct rg_uring *backend, uint64_t deadline_ns)
         wait = &timeout;
     }
     note_entered(backend, submit_and_wait(&backend->ring, wait));
-    if (backend->broken == 0 && io_uring_cq_ready(&backend->ring) == 1) {
-        note_entered(backend, io_uring_get_events(&backend->ring));
+}
+
+/* The kernel has something left that the ring was not told of: since Linux 6.13 a call tells of 20
+ * (IO_LOCAL_TW_DEFAULT_MAX), and one that has slept of as much as it waited for, which is one. Once
+ * in a while that is said though nothing is left, until the next comes: who adds says so later. */
+static bool has_left(const struct io_uring *ring)
+{
+    return (__atomic_load_n(ring->sq.kflags, __ATOMIC_RELAXED) & IORING_SQ_TASKRUN) != 0;
+}
+
+/* A pass takes what is there, as it does with epoll. Otherwise each sleep would make two passes,
+ * and wake whoever takes completions twice; and a loop that lingers would sleep before every 20. */
+static void uring_enter(struct rg_uring *backend, uint64_t deadline_ns)
+{
+    struct io_uring *ring = &backend->ring;
+    backend->hurried = false;
+    if (deadline_ns == 0) {
+        note_entered(backend, io_uring_submit_and_get_events(ring));
+    } else {
+        wait_until(backend, deadline_ns);
+    }
+    unsigned before = 0, ready = io_uring_cq_ready(ring);
+    while (backend->broken == 0 && ready > before && ready < DRAIN_MAX && has_left(ring)) {
+        note_entered(backend, io_uring_get_events(ring));
+        before = ready;
+        ready = io_uring_cq_ready(ring);
     }
 }
 

@@ -270,6 +270,50 @@ static void test_a_full_queue_loses_no_arrival(void)
     one_close();
 }
 
+/* More than the kernel completes at a time. */
+#define CROWD 100
+
+static void test_a_pass_takes_all_that_is_there(void)
+{
+    static struct rg_socket sockets[CROWD];
+    static struct rg_op ops[CROWD];
+    int peers[CROWD];
+    one_open();
+    for (int i = 0; i < CROWD; i++) {
+        int fds[2];
+        RG_CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
+        RG_CHECK_EQ(rg_socket_adopt(one.loop, &sockets[i], fds[0]), 0);
+        rg_op_init(&ops[i], one_done);
+        rg_op_recv(one.loop, &ops[i], &sockets[i], 100);
+        peers[i] = fds[1];
+    }
+    rg_loop_pass(one.loop, 0);
+    RG_CHECK_EQ(one.count, 0);
+    for (int i = 0; i < CROWD; i++) {
+        RG_CHECK_EQ(send(peers[i], "x", 1, 0), 1);
+    }
+    rg_loop_pass(one.loop, rg_now_ns() + RG_NS_PER_S);
+    RG_CHECK_EQ(one.count, CROWD);
+    for (int i = 0; i < CROWD; i++) {
+        rg_socket_close(one.loop, &sockets[i], false);
+        close(peers[i]);
+    }
+    one_close();
+}
+
+/* The kernel says that it has something left after it was taken. */
+static void test_nothing_left_is_not_waited_for(void)
+{
+    one_open();
+    unsigned *flags = one.uring->ring.sq.kflags;
+    __atomic_fetch_or(flags, IORING_SQ_TASKRUN, __ATOMIC_RELAXED);
+    rg_loop_pass(one.loop, 0);
+    rg_loop_pass(one.loop, rg_now_ns() + RG_NS_PER_MS);
+    RG_CHECK(__atomic_load_n(flags, __ATOMIC_RELAXED) & IORING_SQ_TASKRUN);
+    receive_little_until_polled();
+    one_close();
+}
+
 /* Many may close in one pass: the next one asks again, and it alone notes that and waits. */
 static void test_closing_while_the_system_is_short_does_not_wait(void)
 {
@@ -296,6 +340,8 @@ int main(int argc, char **argv)
         RG_TEST(test_what_a_socket_brings_decides_how_it_is_waited_for),
         RG_TEST(test_a_poll_that_ends_is_not_missed),
         RG_TEST(test_a_full_queue_loses_no_arrival),
+        RG_TEST(test_a_pass_takes_all_that_is_there),
+        RG_TEST(test_nothing_left_is_not_waited_for),
         RG_TEST(test_closing_while_the_system_is_short_does_not_wait),
     };
     return rg_test_main(argc, argv, tests, RG_ARRAY_LEN(tests));
