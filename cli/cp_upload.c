@@ -269,9 +269,7 @@ static int stdin_copy(struct rg_writer *writer, uint64_t *out_bytes)
     return (int)RG_MIN(got, INT64_C(0));
 }
 
-/* The answer to an upload does not tell the class. Where it may not be asked for, more is not
- * known.
- */
+/* The answer to an upload does not tell the class, and not everybody may ask for it. */
 static int class_look(struct cli_session *session, const struct cp_options *options,
                       const struct cli_uri *uri, int64_t generation)
 {
