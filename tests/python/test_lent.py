@@ -10,7 +10,7 @@ import numpy
 
 import ringest
 import support
-from ringest import _core
+from ringest import _core, _pace
 
 MIB = 1 << 20
 URI = "gs://new/o"
@@ -125,6 +125,20 @@ class Lent(unittest.TestCase):
                     way(writer, memories)
                 self.assertTrue(writer.ended)
                 self.assertEqual(memories.alive(), [False] * 12)
+
+    def test_a_paced_writer_writes_the_same(self):
+        sizes = (0, 3, MIB, 0, 5 * MIB, 1)
+        made = [numpy.full(size, i, "u1") for i, size in enumerate(sizes)]
+        pieces = [(b"before%d" % i, each.ctypes.data, each.size, each, b"behind%d" % i) for i, each in enumerate(made)]
+        wanted = b"".join(
+            before + bytes(each) + behind for (before, *_, behind), each in zip(pieces, made, strict=True)
+        )
+        with _pace.paces(None).one() as pace:
+            for wrap in (lambda writer: writer, lambda writer: _pace.PacedWriter(writer, pace)):
+                writer = wrap(self.client.writer(URI, **PARTS))
+                self.assertEqual(writer._write_framed(pieces), [_core.crc32c(each) for each in made])
+                self.assertEqual(writer.finish()["size"], len(wanted))
+                self.assertEqual(bytes(self.client.get(URI)), wanted)
 
     def test_one_owner_of_many_pieces(self):
         owner = numpy.full(4 * MIB, 7, "u1")
