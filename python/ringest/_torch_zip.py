@@ -399,11 +399,20 @@ class ArchiveReader:
         if storage is None:
             if name not in self._entries:
                 raise self._damaged(f"it has no entry {name}")
-            storage = torch.UntypedStorage(0, device=self.device)
+            storage = self._storages[name] = torch.UntypedStorage(0, device=self.device)
         if storage.nbytes() != size:
             raise self._damaged(f"entry {name} has {storage.nbytes()} bytes in place of {size}")
         # Where the bytes of numbers are to be swapped, which torch does on the CPU.
         return _Filled(storage if self.is_native() else storage.cpu())
+
+    def check_storages(self) -> None:
+        """After unpickling. A storage is made larger where a tensor is said to have more elements than it holds, and those
+        would be whatever that memory held before."""
+        for name, storage in self._storages.items():
+            size, needed = self._entries[name].size, storage.nbytes()
+            if needed != size:
+                why = " (a tensor whose memory was freed before it was saved)" if size == 0 else ""
+                raise self._damaged(f"entry {name} has {size} bytes, and a tensor of it needs {needed}{why}")
 
     def is_native(self) -> bool:
         """Whether numbers have the byte order of this processor."""

@@ -467,19 +467,24 @@ def _load(
         if pickle_module is not None:
             raise ValueError("weights_only has its own unpickler: give no pickle_module, or weights_only=False")
         try:
-            return _torch_pickle.load(archive, map_location)
+            loaded = _torch_pickle.load(archive, map_location)
         except _torch_pickle.NotPlain:
             pass
+        else:
+            archive.check_storages()
+            return loaded
         pickle_module = torch._weights_only_unpickler
     pickle_load_args.setdefault("encoding", "utf-8")
     try:
-        return unpickling(archive, map_location, pickle_module or pickle, **pickle_load_args)
+        loaded = unpickling(archive, map_location, pickle_module or pickle, **pickle_load_args)
     except pickle.UnpicklingError as error:
         error.add_note(f"while {uri} was loaded" + (" with weights_only=True" if weights_only else ""))
         raise
     except _BROKEN_PICKLE if weights_only else () as error:
         cause = f"{type(error).__name__}: {error}"
         raise CheckpointError(f"{uri} (generation {archive.generation}) cannot be loaded: {cause}") from error
+    archive.check_storages()
+    return loaded
 
 
 def _staged_device(torch: Any, map_location: Any) -> torch.device | None:

@@ -440,6 +440,28 @@ class SaveAndLoad(unittest.TestCase):
                 checkpoint.load("gs://new/another.pt", client=client, weights_only=False)["empty"].shape, (0, 3)
             )
 
+    def test_tensors_that_are_larger_than_what_was_saved_of_them(self):
+        """torch.save writes such files without a word; to load one must not give what memory happens to hold."""
+        short = torch.arange(100.0)
+        short.untyped_storage().resize_(40)
+        with support.client() as client:
+            for tensor, cause in (
+                (freed(3), "data/0 has 0 bytes, and a tensor of it needs 12 .*memory was freed before it was saved"),
+                (short, "data/0 has 40 bytes, and a tensor of it needs 400;"),
+            ):
+                for saved in {"x": tensor}, {"x": tensor, "other": types.SimpleNamespace()}:
+                    with checkpoint.open("gs://new/o", "wb", client=client) as file:
+                        torch.save({**saved, "whole": torch.ones(5), "empty": torch.zeros(0, 3)}, file)
+                    for weights_only in [True, False] if len(saved) == 1 else [False]:
+                        for place in None, "cpu", lambda storage, _: storage:
+                            with self.subTest(cause, weights_only=weights_only, place=place, saved=len(saved)):
+                                with self.assertRaisesRegex(
+                                    checkpoint.CheckpointError, f"gs://new/o .*damaged: .*{cause}"
+                                ):
+                                    checkpoint.load(
+                                        "gs://new/o", client=client, weights_only=weights_only, map_location=place
+                                    )
+
     def check(self, got, want):
         self.assertEqual(set(got), set(want))
         self.assertEqual(got["other"], want["other"])
