@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import dataclasses
 import io
 import itertools
@@ -43,6 +42,9 @@ ONE_REQUEST_MAX = 8 << 20
 
 _QUANTIZED = {torch.quint8, torch.qint8, torch.qint32, torch.quint4x2, torch.quint2x4}
 _SPARSE = {torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc}
+
+# Whose deep copies they are themselves.
+_CONSTANT = {type(None), bool, int, float, complex, str, bytes}
 
 # Numbers that no thread has.
 _NOBODY, _ELSEWHERE = 0, -1
@@ -384,11 +386,11 @@ class StorageWriter(BlockingAsyncStager, TorchStorageWriter):
                 output.begin(size)
                 tensor = held.get(key.fqn)
                 if dtype is None or shape is None or frame is None or tensor is None:
-                    _write_item(output, item, planner.resolve_data(item))
+                    _write_item(output, item, planner)
                 elif _lies_as_planned(tensor, dtype, shape):
                     output.framed(key, frame, tensor)
                 else:
-                    _write_item(output, item, planner.resolve_data(item))
+                    _write_item(output, item, planner)
             output.finish()
         except BaseException:
             output.abort()
@@ -453,7 +455,7 @@ def _staged(name: str, value: Any, before: Any, is_kept: bool) -> Any:
         pairs = itertools.zip_longest(value, olds[: len(value)])
         copied = [_staged(_inner(name, i), each, old, is_kept) for i, (each, old) in enumerate(pairs)]
         return tuple(copied) if isinstance(value, tuple) else copied
-    return copy.deepcopy(value)
+    return value if type(value) in _CONSTANT else _freed.deepcopy(name, value)
 
 
 def _inner(name: str, key: Any) -> str:
@@ -542,9 +544,21 @@ def _pickled(item: WriteItem, given: torch.Tensor) -> bytes:
     return whole.getvalue()
 
 
-def _write_item(output: _Output, item: WriteItem, data: Any) -> None:
+def _refuse_inside(item: WriteItem, content: bytes, planner: SavePlanner) -> None:
+    """What cannot be saved, of an object that the planner has pickled; it goes through it once more only where one of the
+    storages is empty."""
+    look_up = getattr(planner, "lookup_object", None)
+    if look_up is not None and _freed.has_empty_storage(content):
+        name = item.index.fqn
+        _freed.refuse_in({name: look_up(item.index)}, pickle, torch.serialization.DEFAULT_PROTOCOL, name)
+
+
+def _write_item(output: _Output, item: WriteItem, planner: SavePlanner) -> None:
+    data: Any = planner.resolve_data(item)
     if item.type == WriteItemType.BYTE_IO:
-        return output.whole(item.index, data.getvalue())
+        content = data.getvalue()
+        _refuse_inside(item, content, planner)
+        return output.whole(item.index, content)
     given = detached(data)
     _refuse(item, given)
     if not is_plain(given) or not _is_as_planned(item, given):

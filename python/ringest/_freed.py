@@ -5,10 +5,17 @@ without them, which cannot be loaded."""
 
 from __future__ import annotations
 
+import copy
+import io
+import zipfile
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
+
+# So large a file is looked through for names of storages faster than its directory is read.
+_LOOKED_THROUGH_MAX = 64 << 10
 
 
 def is_freed(tensor: torch.Tensor) -> bool:
@@ -29,8 +36,20 @@ def refuse(name: str, tensors: Iterable[torch.Tensor]) -> None:
         raise ValueError(f"{name} has no content any more: its storage was resized to 0 bytes")
 
 
-def refuse_in(thing: Any, pickle_module: Any, protocol: int) -> None:
-    """Goes through all that would be pickled of a thing: it was seen that a storage is empty, and some are by right."""
+def has_empty_storage(content: bytes) -> bool:
+    """Whether a file of torch.save has a storage without bytes, by its directory: most have no storage at all."""
+    if len(content) <= _LOOKED_THROUGH_MAX and b"/data/" not in content:
+        return False
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as file:
+            return any(each.file_size == 0 and "/data/" in each.filename for each in file.infolist())
+    except zipfile.BadZipFile:
+        return False
+
+
+def refuse_in(thing: Any, pickle_module: Any, protocol: int, within: str = "") -> None:
+    """Goes through all that would be pickled of a thing: it was seen that a storage is empty, and some are by right.
+    within: where the tensors are that the keys of the thing do not lead to."""
 
     class Pickler(pickle_module.Pickler):
         def persistent_id(self, value: Any) -> Any:
@@ -39,11 +58,38 @@ def refuse_in(thing: Any, pickle_module: Any, protocol: int) -> None:
 
         def reducer_override(self, value: Any) -> Any:
             if isinstance(value, torch.Tensor) and has_lost_its_memory(value):
-                refuse(_name_of(thing, value) or f"a tensor of the shape {tuple(value.shape)}", [value])
+                refuse(_name_of(thing, value) or _hidden(value, within), [value])
             inherited: Any = getattr(super(), "reducer_override", None)
             return inherited(value) if inherited is not None else NotImplemented
 
     Pickler(_Nowhere(), protocol).dump(thing)
+
+
+class _Refusing(TorchFunctionMode):
+    """Refuses, before torch does anything with them."""
+
+    def __init__(self, name: str, thing: Any):
+        super().__init__()
+        self._name = name
+        self._thing = thing
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        for each in args:
+            if isinstance(each, torch.Tensor) and has_lost_its_memory(each):
+                refuse(_name_of({self._name: self._thing}, each) or _hidden(each, self._name), [each])
+        return function(*args, **(kwargs or {}))
+
+
+def deepcopy(name: str, thing: Any) -> Any:
+    """A copy, unless it would be of what is in such memory: of some tensors that ends the process, and of others the copy
+    has whatever its new memory held before."""
+    with _Refusing(name, thing):
+        return copy.deepcopy(thing)
+
+
+def _hidden(tensor: torch.Tensor, within: str) -> str:
+    """What no keys lead to."""
+    return f"a tensor of the shape {tuple(tensor.shape)}" + (f" in {within}" if within else "")
 
 
 class _Nowhere:

@@ -26,6 +26,13 @@ class Kind(torch.Tensor):
     """Of a program."""
 
 
+class Thing:
+    """It has tensors, and is saved as a whole."""
+
+    def __init__(self, tensor):
+        self.tensor = tensor
+
+
 def quantized(values, scale=0.1):
     return torch.quantize_per_tensor(values, scale, 5, torch.qint8)
 
@@ -205,6 +212,38 @@ class Targets(Case):
         with self.assertRaises(dcp.CheckpointException) as caught:
             self.save(freed.as_subclass(Kind))
         self.assertRegex(str(cause(caught.exception)), "x has no content any more")
+
+    def test_tensors_whose_memory_was_freed_inside_of_objects(self):
+        """The planner pickles these, without a word of what it lost."""
+        freed = torch.ones(3)
+        freed.untyped_storage().resize_(0)
+        module = torch.nn.Linear(2, 3)
+        module.bias.untyped_storage().resize_(0)
+        optimizer = torch.optim.Adagrad([torch.nn.Parameter(torch.ones(2))])
+        next(iter(optimizer.state.values()))["sum"].untyped_storage().resize_(0)
+        large = torch.ones(100_000)
+        for value, is_flat, name in (
+            (Thing(freed), True, r"a tensor of the shape \(3,\) in x"),
+            ([Thing(freed), large], True, r"a tensor of the shape \(3,\) in x.0"),
+            (Thing(torch.nn.Parameter(freed)), True, r"a tensor of the shape \(3,\) in x"),
+            (Thing(module), True, r"a tensor of the shape \(3,\) in x"),
+            (optimizer, True, "x.state.0.sum"),
+            ({"large": large, "of": [large, {"it": freed}]}, False, "x.of.1.it"),
+            ({"module": module}, False, "x.module.bias"),
+        ):
+            plain = dcp.DefaultSavePlanner(flatten_state_dict=is_flat)
+            for planner in (plain, SavePlanner(flatten_state_dict=is_flat)):
+                with self.subTest(name, planner=type(planner)), self.assertRaises(dcp.CheckpointException) as caught:
+                    self.save(value, planner=planner)
+                self.assertRegex(str(cause(caught.exception)), f"^{name} has no content any more")
+            with self.subTest(name), self.assertRaisesRegex(ValueError, f"^{name} has no content any more"):
+                dcp.async_save({"x": value}, storage_writer=StorageWriter(URI, client=self.client))
+        self.assertEqual(list(self.client.list(URI + "/")), [])
+        # Some have no elements by right, and some files of pickles are none of torch's.
+        for planner in dcp.DefaultSavePlanner(), SavePlanner(), dcp.DefaultSavePlanner(flatten_state_dict=False):
+            self.save({"empty": torch.zeros(0, 3), "thing": Thing(torch.zeros(0)), "large": large}, planner=planner)
+        with unittest.mock.patch.object(SavePlanner, "transform_object", lambda *_: io.BytesIO(b"archive/data/0")):
+            self.save(Thing(freed), planner=SavePlanner())
 
     def test_quantized_by_other_parameters(self):
         for make in quantized, by_channel:
