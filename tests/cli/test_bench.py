@@ -90,6 +90,12 @@ class Bench(ServedCase):
         self.assertEqual((report["op"], report["requests"], report["bytes"]), ("get", 3000, 3000 * 10240))
         self.assertEqual(report["connections"], 64)
 
+    def test_memory_is_not_that_of_whoever_starts_it(self):
+        alone = self.bench("get", "gs://made/", "--count=100")["rss_max_mb"]
+        held = bytearray(b"\1") * (300 << 20)
+        self.assertLess(self.bench("get", "gs://made/", "--count=100")["rss_max_mb"], alone + 100)
+        del held
+
     def test_get_goes_round_when_there_are_fewer_objects(self):
         report = self.bench("get", "gs://other/", "--count=500", "--concurrency=3")
         self.assertEqual((report["requests"], report["bytes"], report["connections"]), (500, 0, 3))
