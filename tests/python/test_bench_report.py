@@ -220,6 +220,26 @@ class Report(unittest.TestCase):
         self.assertEqual(status, 2)
         self.assertIn("has no *.json", errors)
 
+    def test_results_of_one_folder_that_are_not_of_the_same_are_named(self):
+        first = sample(1)
+        machine = dataclasses.replace(first.machine, cpu="Another CPU")
+        second = dataclasses.replace(sample(2), machine=machine, versions={**first.versions, "ringest": "0.2.0"})
+        self.save(first, "mixed/1.json")
+        self.save(second, "mixed/2.json")
+        same = self.save(first, "same/1.json")
+        folder, alone = os.path.join(self.folder, "mixed"), os.path.dirname(same)
+        wanted = (f"CPU: {first.machine.cpu}, Another CPU", f"version of ringest: {first.versions['ringest']}, 0.2.0")
+        for arguments, notes in (
+            ([folder], [f"not the same: {each}" for each in wanted]),
+            ([alone, folder], [f"results after are not of the same {each}" for each in wanted]),
+            ([folder, alone], [f"results before are not of the same {each}" for each in wanted]),
+            ([alone, alone], []),
+        ):
+            _, said, _ = self.report(*arguments)
+            for note in notes:
+                self.assertIn(note, said)
+            self.assertEqual(said.count("not the same") + said.count("not of the same"), len(notes), said)
+
     def test_the_interval_is_that_of_the_test(self):
         """Its ends are where Mann and Whitney's test begins to tell the two apart."""
         try:

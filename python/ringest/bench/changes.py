@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import functools
 import math
-import re
 import statistics
 from dataclasses import dataclass
 
+from ringest.bench import figures
 from ringest.bench.figures import (
     MEASURES,
     MEMORY,
@@ -22,8 +22,8 @@ from ringest.bench.figures import (
     Joined,
     Measure,
     Summary,
+    Together,
     key,
-    memory,
     name,
     number,
     parameters,
@@ -38,7 +38,6 @@ CONFIDENCE = 0.99
 MAX_ROUNDS = 200
 # From here on the normal distribution is as good as the exact one, if the other result has some rounds, too.
 MAX_EXACT, FEW = 30, 12
-_LOCAL_PORT = re.compile(r"^(https?://(?:localhost|127\.0\.0\.1|\[::1\])):\d+")
 BETWEEN_RUNS = (
     "what changed may be the machine: rounds of one run tell nothing of what lies between runs; compare two folders of five runs "
     "or more each, made in turns"
@@ -298,32 +297,20 @@ def compare(before: Document, after: Document) -> Comparison:
 
 def _notes(before: Document, after: Document, gone: list[Row], new: list[Row]) -> list[str]:
     """What else differs, so that a change need not be one of the program."""
+    ours, theirs = figures.places(before), figures.places(after)
     notes = [
-        f"{what} differs: {_told(ours)} before, {_told(theirs)} after"
-        for what, ours, theirs in (
-            ("CPU", before.machine.cpu, after.machine.cpu),
-            ("number of CPUs", before.machine.cpus, after.machine.cpus),
-            ("memory", memory(before.machine.memory_bytes), memory(after.machine.memory_bytes)),
-            ("kernel", before.machine.kernel, after.machine.kernel),
-            ("hypervisor", before.machine.hypervisor, after.machine.hypervisor),
-            ("server", _server(before), _server(after)),
-        )
-        if ours != theirs
+        f"{what} differs: {ours.get(what) or 'none'} before, {theirs.get(what) or 'none'} after"
+        for what in dict.fromkeys([*ours, *theirs])
+        if ours.get(what) != theirs.get(what)
     ]
-    for each in sorted(before.versions.keys() | after.versions.keys()):
-        ours, theirs = before.versions.get(each), after.versions.get(each)
-        if ours != theirs:
-            notes.append(f"version of {name(each)} differs: {_told(ours)} before, {_told(theirs)} after")
+    for when, document in (("before", before), ("after", after)):
+        unlike = document.unlike if isinstance(document, Together) else ()
+        notes += [f"results {when} are not of the same {what}: {values}" for what, values in unlike]
     for row in gone:
         same = [other for other in new if (other.workload, other.client) == (row.workload, row.client)]
         if len(same) == 1:
             notes.append(f"{name(row.workload)}, {name(row.client)} has other parameters: {_other(row, same[0])}")
     return notes
-
-
-def _server(document: Document) -> str | None:
-    """On this machine a server, such as the emulator, has another port each time."""
-    return document.server or re.sub(_LOCAL_PORT, r"\1", document.endpoint or "") or None
 
 
 def _told(found: object) -> str:

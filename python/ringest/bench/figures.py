@@ -7,11 +7,12 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import re
 import shlex
 import statistics
 import unicodedata
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from ringest.bench.result import Document, Latency, Round, Row
@@ -20,6 +21,8 @@ NONE = "\N{EN DASH}"  # where there is no figure
 MAX_NAME = 80  # characters of a name that are shown
 MAX_COMMAND = 1000  # of a command, which may be given again
 MAX_METRICS = 12  # of a workload's own, as columns
+MAX_UNLIKE = 4  # values of results in one folder that are shown
+_LOCAL_PORT = re.compile(r"^(https?://(?:localhost|127\.0\.0\.1|\[::1\])):\d+")
 # A quantile is shown where so many samples are expected beyond it.
 SAMPLES_BEYOND = 1
 QUANTILES = (("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999), ("p99.99", 0.9999))
@@ -177,9 +180,16 @@ class Joined(Row):
         return [replace(self, rounds=self.rounds[end - count : end]) for end, count in zip(ends, self.runs)]
 
 
+@dataclass(frozen=True)
+class Together(Document):
+    """Of several results; `unlike` says in what they differ though they are taken as one, such as ("CPU", "a, b")."""
+
+    unlike: tuple[tuple[str, str], ...] = ()
+
+
 def joined(documents: list[Document]) -> Document:
     """Of results that belong together: rows that are the same are one, with the rounds of all. The first one says where
-    it was measured."""
+    it was measured, and `unlike` where others were."""
     rows: dict[tuple[str, str, str], Joined] = {}
     for row in (each for document in documents for each in document.rows):
         known = rows.get(key(row)) or Joined(row.workload, row.client, row.parameters)
@@ -189,7 +199,37 @@ def joined(documents: list[Document]) -> Document:
             error=known.error or row.error,
             runs=(*known.runs, len(row.rounds)),
         )
-    return replace(documents[0], rows=list(rows.values()))
+    first = {each.name: getattr(documents[0], each.name) for each in fields(Document)}
+    return Together(**{**first, "rows": list(rows.values())}, unlike=tuple(_unlike(documents)))
+
+
+def places(document: Document) -> dict[str, str | None]:
+    """What may make another figure of the same program, or is another program; None is what it does not say."""
+    machine = document.machine
+    told = {
+        "CPU": machine.cpu,
+        "number of CPUs": machine.cpus,
+        "memory": memory(machine.memory_bytes),
+        "kernel": machine.kernel,
+        "hypervisor": machine.hypervisor,
+        "server": _server(document),
+        **{f"version of {name(each)}": version for each, version in document.versions.items()},
+    }
+    return {what: None if each is None else value(each) for what, each in told.items()}
+
+
+def _server(document: Document) -> str | None:
+    """On this machine a server, such as the emulator, has another port each time."""
+    return document.server or re.sub(_LOCAL_PORT, r"\1", document.endpoint or "") or None
+
+
+def _unlike(documents: list[Document]) -> Iterator[tuple[str, str]]:
+    found = [places(each) for each in documents]
+    for what in dict.fromkeys(what for each in found for what in each):
+        values = list(dict.fromkeys(each.get(what) or "none" for each in found))
+        if len(values) > 1:
+            more = f", and {len(values) - MAX_UNLIKE:,} more" if len(values) > MAX_UNLIKE else ""
+            yield what, ", ".join(values[:MAX_UNLIKE]) + more
 
 
 @dataclass(frozen=True)
@@ -295,7 +335,8 @@ def about(document: Document) -> list[tuple[str, str]]:
         ("versions", ", ".join(f"{name(each)} {name(version)}" for each, version in document.versions.items())),
         ("command", _bounded(shlex.join(document.command), MAX_COMMAND)),
     ]
-    return [(what, text) for what, text in told if text]
+    unlike = document.unlike if isinstance(document, Together) else ()
+    return [*((what, text) for what, text in told if text), *(("not the same", f"{w}: {t}") for w, t in unlike)]
 
 
 def scaling(group: Group) -> tuple[str, dict[str, list[tuple[float, Row]]]] | None:
