@@ -1,6 +1,7 @@
 """`ringest bench run` and `presets`: every preset against the emulator over TLS, what it counts, and what it leaves."""
 
 import dataclasses
+import itertools
 import json
 import multiprocessing
 import os
@@ -201,6 +202,20 @@ class Shapes(unittest.TestCase):
             )
             with self.assertRaises(tasks.WorkloadError):
                 reading.run(task, client)
+
+    def test_a_warm_up_does_not_outlast_its_time_by_what_a_client_reads_ahead(self):
+        taken = []
+
+        class Ahead(Pretended):
+            def read(self, names):
+                taken.append(len(list(itertools.islice(names, 2000))))
+                return iter([])
+
+        for size, most in ((150 << 20, 7), (1, 1024)):
+            taken.clear()
+            objects = [(f"gs://b/{i}", size) for i in range(5)]
+            reading.warm_up(tasks.Task(None, None, objects, "gs://b/", "", None, warm_up=0.05), Ahead(None))
+            self.assertEqual(set(taken), {most})
 
     def test_a_meter_of_several_ranks(self):
         rounds = []

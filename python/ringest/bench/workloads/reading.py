@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import itertools
+import sys
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ringest.bench import fields
 from ringest.bench.adapter import Client, closed
 from ringest.bench.objects import Objects as Data
 from ringest.bench.result import Round
-from ringest.bench.task import Expected, Task
+from ringest.bench.task import Expected, Object, Task
 
 __all__ = ["Data", "Work", "run"]
 
@@ -26,13 +28,27 @@ class Work:
     cache: bool = fields.flag(False)
 
 
+# What a warm-up reads between two looks at the clock: a client takes names far ahead of their bodies, and all that it has
+# taken is read. As many bytes as the memory of a client has room for.
+_WARM_UP_BYTES = 1 << 30
+_WARM_UP_OBJECTS = 1024
+
+
+def _some(objects: Iterator[Object], most: int, most_bytes: int) -> Iterator[str]:
+    """Names of the next ones; at least one."""
+    while most > 0 and most_bytes > 0:
+        name, size = next(objects)
+        most, most_bytes = most - 1, most_bytes - size
+        yield name
+
+
 def warm_up(task: Task, client: Client, at_once: int | None = None) -> None:
     """Opens connections, and touches memory, by so many objects at a time: no more than the workload has."""
     until = time.monotonic() + task.warm_up
-    names = itertools.cycle(name for name, _ in task.objects)
+    objects = itertools.cycle(task.objects)
+    most, most_bytes = (_WARM_UP_OBJECTS, _WARM_UP_BYTES) if at_once is None else (at_once, sys.maxsize)
     while time.monotonic() < until and task.objects:
-        some = itertools.takewhile(lambda _: time.monotonic() < until, names)
-        for _ in client.read(itertools.islice(some, at_once)):
+        for _ in client.read(_some(objects, most, most_bytes)):
             pass
 
 
