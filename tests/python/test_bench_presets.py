@@ -759,11 +759,23 @@ class Ends(unittest.TestCase):
         process = self.start("read", work="epochs = 1000000")
         until(lambda: self.written("data/"), "its data")
         folder = self.written("data/")[0].split("/data/")[0]
-        self.client.put(f"gs://mine/{folder}/precious", b"not ours")
+        others = [f"{folder}/{name}" for name in (
+            "data/00-99999999", "data/00-000000001", "data/00-1", "data/99-00000000", "data/table-00000.parquet",
+            "precious", "round-0/rank-7/written-00000000", "round-1/rank-0/save-00000000",
+        )]  # fmt: skip
+        for each in others:
+            self.client.put(f"gs://mine/{each}", b"not ours")
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=PATIENCE_S)
-        self.assertIn(f"gs://mine/{folder}/precious", errors)
-        self.assertEqual(self.written(folder), [f"{folder}/precious"])
+        self.assertIn(f"gs://mine/{others[0]}", errors)
+        self.assertEqual(sorted(self.written(folder)), sorted(others))
+
+    def test_a_place_that_cannot_be_is_named(self):
+        for arguments in (("run", "list-flat", "--scale", "0.0001", "--folder"), ("compare",)):
+            status, _, errors = bench(*arguments, "gs://b/x/", env=self.environment)
+            self.assertEqual((status, errors.count("\n")), (2, 1), errors)
+            self.assertIn("gs://b/x/: ", errors)
+            self.assertIn("buckets have 3 to 222 characters", errors)
 
 
 if __name__ == "__main__":

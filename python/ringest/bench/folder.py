@@ -17,11 +17,13 @@ from ringest.bench.result import ResultError
 from ringest.bench.task import Object
 
 FORM = "gs://BUCKET/[FOLDER/]"
-# What a run of a preset writes.
+# What the ranks of a preset write.
 _OURS = re.compile(
-    r"data/[0-9a-f/]*(\d\d-\d{8}|table-\d{5}\.parquet)|round-\d+/rank-\d+/(written|save)-\d{8}"
-    r"|round-\d+/dcp-\d{8}/(\.metadata|__\d+_\d+\.[0-9a-f]{16}\.distcp)"
+    r"round-(?P<round>\d+)/(rank-(?P<rank>\d+)/(written|save)-\d{8}"
+    r"|dcp-\d{8}/(\.metadata|__(?P<part>\d+)_\d+\.[0-9a-f]{16}\.distcp))"
 )
+# A name that ends in a number, as all have that this process writes: 00-00000017, table-00017.parquet.
+_NUMBERED = re.compile(r"(.*\D)(\d+)(\D*)", re.DOTALL)
 # What is left after so many tries is named. A request whose answer was lost may come to its end after the first.
 _REMOVALS = 3
 _NAMED = 5
@@ -46,10 +48,18 @@ class Folder:
     """gs://BUCKET/[FOLDER/]ringest-bench-MARK-NUMBER/"""
 
     def __init__(
-        self, client: ringest.Client, place: str, option: str = "--folder", ours: re.Pattern[str] = _OURS
+        self,
+        client: ringest.Client,
+        place: str,
+        option: str = "--folder",
+        ours: re.Pattern[str] = _OURS,
+        **below: int,
     ) -> None:
-        """ours: what a run writes, by its names within the folder."""
-        self._client, self._ours = client, ours
+        """ours: what other processes of the run write, by its names within the folder; below: for groups of it, what their
+        numbers are less than. What this one writes is known by `write`."""
+        self._client, self._option, self._ours, self._below = client, option, ours, below
+        # Of each series of names the highest number and its digits, so that a million names take no memory.
+        self._written: dict[tuple[str, str], tuple[int, int]] = {}
         bucket, prefix = _parts(place, option)
         self.place = f"gs://{bucket}/{prefix}"
         self.uri = f"{self.place}{leftovers.new_name()}/"
@@ -62,18 +72,48 @@ class Folder:
 
     def claim(self) -> None:
         """Before the first write: whether the name is as new as it should be."""
-        objects, folders = self._client.list_folder(self.uri, limit=1)
+        try:
+            objects, folders = self._client.list_folder(self.uri, limit=1)
+        except ValueError as error:  # no such bucket or name may be
+            self._is_ours = False
+            raise FolderError(f"{self._option} {self.place}: {error}") from None
         if len(objects) or len(folders):
             self._is_ours = False
             raise FolderError(f"{self.uri} has objects, and is to be a new folder: nothing was written; begin again")
 
     def write(self, objects: Iterable[tuple[str, Any]]) -> None:
         """New ones. What is there is not replaced, and not removed later."""
+
+        def each() -> Iterator[tuple[str, Any]]:
+            for uri, data in objects:
+                self._note(uri)
+                yield uri, data
+
         try:
-            put_new(self._client, objects)
+            put_new(self._client, each())
         except ExceptionGroup as group:
             self._others |= {each.uri for each in group.exceptions if isinstance(each, ringest.PreconditionError)}
             raise
+
+    def _note(self, uri: str) -> None:
+        """Before it is written: the answer may be lost."""
+        found = _NUMBERED.fullmatch(uri.removeprefix(self.uri))
+        assert found is not None
+        series, digits = (found[1], found[3]), found[2]
+        highest, _ = self._written.get(series, (-1, 0))
+        self._written[series] = max(highest, int(digits)), len(digits)
+
+    def _has_written(self, name: str) -> bool:
+        """Whether this run did, or may have, by the object's name within the folder."""
+        found = self._ours.fullmatch(name)
+        if found is not None:
+            numbers = found.groupdict()
+            return all(int(numbers[group] or 0) < most for group, most in self._below.items())
+        found = _NUMBERED.fullmatch(name)
+        if found is None:
+            return False
+        highest, digits = self._written.get((found[1], found[3]), (-1, 0))
+        return len(found[2]) == digits and int(found[2]) <= highest
 
     @property
     def data(self) -> str:
@@ -103,6 +143,7 @@ class Folder:
         for group in groups:
             for name in group.names() if group.size > len(payload) else ():
                 # Without a condition: with one, parts would be temporary objects outside of the folder.
+                self._note(self.data + name)
                 with self._client.writer(self.data + name, size_hint=group.size) as stream:
                     for at in range(0, group.size, len(payload)):
                         stream.write(payload[: group.size - at], borrow=True)
@@ -131,7 +172,7 @@ class Folder:
         ours, others = [], []
         for name, _, generation in found:
             uri = bucket + name
-            if self._ours.fullmatch(uri.removeprefix(self.uri)) and uri not in self._others:
+            if self._has_written(uri.removeprefix(self.uri)) and uri not in self._others:
                 ours.append((uri, generation))
             else:
                 others.append(uri)

@@ -294,7 +294,8 @@ class Run:
             if where is not None:
                 # The name of the folder comes before the emulator, which is told what lies in it.
                 idle = stack.enter_context(contextlib.closing(ringest.Client(endpoint)))
-                made = Folder(idle, where)
+                below = {"round": self._options.rounds, "rank": self.ranks, "part": self.ranks}
+                made = Folder(idle, where, **below)
             if self._options.emulate:
                 assert made is not None
                 if hasattr(self.preset.data, "groups") and self._options.data is None:

@@ -19,8 +19,8 @@ from ringest.bench.folder import FORM, Folder
 
 # Of one size, all its objects together.
 BYTES_MAX = 256 << 20
-# What a run writes, by its names within the folder.
-_OURS = re.compile(r"([^/]+-|names/|put-\d+/)\d{8}")
+# What the clients that are measured write, by its names within the folder.
+_OURS = re.compile(r"put-\d+/\d{8}")
 
 
 @dataclass(frozen=True)
