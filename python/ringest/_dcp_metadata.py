@@ -23,7 +23,7 @@ from torch.distributed.checkpoint import metadata as torch_metadata
 from torch.distributed.checkpoint.filesystem import _StorageInfo
 from torch.distributed.checkpoint.metadata import Metadata
 
-from ringest._errors import CheckpointError
+from ringest._errors import CheckpointError, gzip_told, is_gzip
 
 VERSION = "1.0.0"  # of torch's format, which says nothing of what is inside an item
 LAYOUT = 1
@@ -193,6 +193,8 @@ def decode(data: Any, uri: str) -> Metadata:
     except CheckpointError:
         raise
     except Exception as error:
+        if is_gzip(data):
+            raise CheckpointError(f"{uri}: {gzip_told(uri)}") from error
         raise CheckpointError(
             f"{uri}: cannot be read as metadata of a checkpoint ({error}); it is damaged, or something else"
         ) from error

@@ -40,7 +40,7 @@ from ringest._dcp_ranges import (
     sharing,
 )
 from ringest._dcp_together import Given, generations_number, read_together, same_generations, wanted_number
-from ringest._errors import CheckpointError, NotFoundError, checksum_error, crc32c_text
+from ringest._errors import CheckpointError, Error, NotFoundError, checksum_error, crc32c_text, gzip_told
 from ringest._exchange import number_of
 from ringest._freed import is_freed
 from ringest._spans import spanned
@@ -205,7 +205,14 @@ class _Load:
         assert self.metadata is not None, "read_data before set_up_storage_reader"
         self._is_alike = isinstance(plan.storage_data, _Planned) and plan.storage_data.is_alike
         with self._team or contextlib.nullcontext(), at(Part.READ, self.place()):
-            self._read_data(plan, planner)
+            try:
+                self._read_data(plan, planner)
+            except Error as error:
+                if error.status in ("CHECKSUM", "RANGE") and self._is_compressed(error.uri):
+                    raise CheckpointError(f"{error.uri}: {gzip_told(error.uri)}") from error
+                if error.status == "RANGE":
+                    raise CheckpointError(f"{error}: it is truncated; load another checkpoint") from error
+                raise
 
     def _read_data(self, plan: LoadPlan, planner: LoadPlanner) -> None:
         files: dict[str, File] = {}
@@ -467,11 +474,19 @@ class _Load:
     def _explained(self, uri: str, error: NotFoundError | EOFError) -> Exception:
         """What is wrong with the checkpoint, if an object is missing or short."""
         if isinstance(error, EOFError):
+            if self._is_compressed(uri):
+                return CheckpointError(f"{uri}: {gzip_told(uri)}")
             return CheckpointError(f"{error}: it is truncated; load another checkpoint")
         if not self._is_there():
             return self.replaced()
         detail = f"{uri}: is missing, and {self.metadata_uri} names it; load another checkpoint"
         return NotFoundError(uri, "NOT_FOUND", "not found", 404, 0, detail)
+
+    def _is_compressed(self, uri: str) -> bool:
+        try:
+            return self.place().stat(uri)["content_encoding"] == "gzip"
+        except (Error, ValueError):  # it is no object, or gone, and what went wrong is said without it
+            return False
 
     def _take_range(self, file: File, each: Range, block: torch.Tensor, generation: int, crc32c: int) -> None:
         if file.generation not in (0, generation):

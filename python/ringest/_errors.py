@@ -106,6 +106,19 @@ def check_crc32c(uri: str, generation: int, size: int, wanted: int | None, found
         raise checksum_error(uri, f"generation {generation} has the CRC32C {detail}")
 
 
+def is_gzip(head: Any) -> bool:
+    """By the bytes with which such a file begins (RFC 1952, 2.3.1)."""
+    return bytes(head[:3]) == b"\x1f\x8b\x08"
+
+
+def gzip_told(uri: str) -> str:
+    """What to do with what was to be loaded and is compressed."""
+    return (
+        "is compressed with gzip, as what is uploaded with Content-Encoding: gzip, and is read as it is stored; unpack it "
+        f"into another object and load that: ringest cat {uri} | gunzip | ringest cp - gs://BUCKET/ANOTHER"
+    )
+
+
 _CLASSES = {
     "NOT_FOUND": NotFoundError,
     "PERMISSION": PermissionDeniedError,

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal, overload
 from ringest import _core, _leaving, _newest, _torch_pickle
 from ringest._async_save import AsyncSaver, Saving
 from ringest._chosen import chosen
-from ringest._errors import CheckpointError, Error, GroupError
+from ringest._errors import CheckpointError, Error, GroupError, gzip_told, is_gzip
 from ringest._memory_file import MemoryFile
 from ringest._needs import needs
 from ringest._spans import spanned
@@ -545,6 +545,8 @@ def _load_file(
     except _SAFE_DAMAGED if weights_only else _DAMAGED as error:
         file.seek(0)
         head = file.read(4)
+        if is_gzip(head):
+            raise CheckpointError(f"{uri} (generation {generation}) {gzip_told(uri)}") from error
         if head.startswith((b"PK\3\4", b"\x80")):
             cause = str(error).partition("\n")[0] or type(error).__name__
         else:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ringest import _core, _newest
 from ringest._chosen import chosen
-from ringest._errors import SafetensorError, checksum_error, crc32c_text
+from ringest._errors import SafetensorError, checksum_error, crc32c_text, gzip_told, is_gzip
 from ringest._needs import needs
 from ringest._spans import spanned
 from ringest._stages import Part, at
@@ -208,6 +208,8 @@ class _File:
         try:
             self.header = self._read_header()
         except (ValueError, RecursionError) as error:
+            if is_gzip(self.head):
+                raise SafetensorError(f"{uri}: {gzip_told(uri)}") from error
             raise SafetensorError(f"{uri}: is damaged or not a safetensors file: {error}") from error
 
     def _read_header(self) -> _Header:
@@ -215,6 +217,7 @@ class _File:
             raise ValueError(f"it has {self.size} bytes")
         first = bytearray(min(self.size, HEADER_SIZE_GUESS))
         self.read([(0, first)])
+        self.head = bytes(first[:8])
         if len(first) == self.size:
             self.content = memoryview(first)
         size = int.from_bytes(first[:8], "little")

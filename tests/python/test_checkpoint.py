@@ -4,6 +4,7 @@ import array
 import base64
 import fractions
 import gc
+import gzip
 import http.server
 import io
 import itertools
@@ -23,11 +24,13 @@ import zipfile
 
 import numpy
 import torch
+import torch.distributed.checkpoint as dcp
 
 import ringest
 import support
 from ringest import _core, _torch_pickle, _torch_zip, checkpoint, safetensors
 from ringest._errors import crc32c_text
+from ringest.dcp import StorageReader, StorageWriter
 
 MIB = 1 << 20
 
@@ -555,6 +558,39 @@ class SaveAndLoad(unittest.TestCase):
             client.put("gs://new/torch", want.getvalue())
             for name in ("ours", "torch"):
                 self.check(checkpoint.load(f"gs://new/{name}", client=client), state())
+
+    def test_what_is_compressed_is_not_called_damaged(self):
+        def compress(uri, mtime):
+            client.put(uri, gzip.compress(bytes(client.get(uri)), mtime=mtime))
+            client.update(uri, content_encoding="gzip")
+
+        def why(uri):
+            return f"{uri}\\b.* is compressed with gzip, .*unpack it.* ringest cat {uri} [|] gunzip"
+
+        into = {"x": torch.zeros(5000), "y": torch.zeros(2, 3)}
+        with support.client() as client:
+            for mtime in 0, 1_700_000_000:  # the first four bytes behind look like the length of a header
+                checkpoint.save(into, "gs://new/o.pt", client=client)
+                safetensors.save_file(into, "gs://new/o.st", client=client)
+                for uri in "gs://new/o.pt", "gs://new/o.st":
+                    compress(uri, mtime)
+                for weights_only in True, False:
+                    for place in None, "meta":
+                        with self.assertRaisesRegex(checkpoint.CheckpointError, why("gs://new/o.pt")):
+                            checkpoint.load(
+                                "gs://new/o.pt", client=client, weights_only=weights_only, map_location=place
+                            )
+                with self.assertRaisesRegex(safetensors.SafetensorError, why("gs://new/o.st")):
+                    safetensors.load_file("gs://new/o.st", client=client)
+                dcp.save(into, storage_writer=StorageWriter("gs://new/run", client=client, overwrite=True))
+                # Of the data first, then of the metadata, too.
+                for name, *_ in sorted(client.list("gs://new/run/"), reverse=True):
+                    compress(f"gs://new/{name}", mtime)
+                    with self.assertRaises(dcp.CheckpointException) as caught:
+                        dcp.load(into, storage_reader=StorageReader("gs://new/run", client=client))
+                    cause = caught.exception.failures[0][0]
+                    self.assertIsInstance(cause, checkpoint.CheckpointError)
+                    self.assertRegex(str(cause), why(f"gs://new/{name}"))
 
     def test_damage_is_named(self):
         with support.client() as client:

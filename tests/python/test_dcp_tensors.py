@@ -213,6 +213,21 @@ class Targets(Case):
             self.save(freed.as_subclass(Kind))
         self.assertRegex(str(cause(caught.exception)), "x has no content any more")
 
+    def test_an_object_that_is_cut(self):
+        first, second = torch.ones(2000), torch.ones(3000)
+        self.save({"first": first, "second": second})
+        [name] = [name for name, *_ in self.client.list(URI + "/") if name.endswith(".distcp")]
+        whole = bytes(self.client.get(f"gs://new/{name}"))
+        for size in len(whole) - 4000, 9000, 10, 0:  # within the second, between both, within the first, nothing
+            self.client.put(f"gs://new/{name}", whole[:size])
+            with self.subTest(size):
+                for value in second, {"first": first, "second": second}:
+                    key = "x" if value is not second else "x.second"
+                    with self.assertRaises(dcp.CheckpointException) as caught:
+                        dcp.load({key: value}, storage_reader=StorageReader(URI, client=self.client))
+                    self.assertIsInstance(cause(caught.exception), CheckpointError)
+                    self.assertRegex(str(cause(caught.exception)), f"gs://new/{name}.* it is truncated; load another")
+
     def test_tensors_whose_memory_was_freed_inside_of_objects(self):
         """The planner pickles these, without a word of what it lost."""
         freed = torch.ones(3)
