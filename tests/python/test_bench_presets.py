@@ -770,11 +770,36 @@ class Ends(unittest.TestCase):
         self.assertIn(f"gs://mine/{others[0]}", errors)
         self.assertEqual(sorted(self.written(folder)), sorted(others))
 
+    def test_a_server_that_cannot_be_is_named(self):
+        for arguments in (
+            ("run", "list-flat", "--scale", "0.0001", "--folder", "gs://mine/x/"),
+            ("compare", "gs://mine/x/"),
+            ("compare", "gs://mine/x/", "--preset", "cosmoflow", "--scale", "0.0001"),
+        ):
+            for options, place, text in (
+                (
+                    ["--endpoint", "ftp://x"],
+                    {},
+                    "endpoint must be https://HOST[:PORT], http://HOST[:PORT] or HOST:PORT, got 'ftp://x'",
+                ),
+                (
+                    [],
+                    {"STORAGE_EMULATOR_HOST": "ftp://x"},
+                    "https://HOST[:PORT], http://HOST[:PORT] or HOST:PORT",
+                ),
+                ([], {"RINGEST_THREADS": "x"}, "RINGEST_THREADS must be 1 to"),
+                ([], {"SSL_CERT_FILE": "/dev/null/x"}, "CA bundle /dev/null/x: Not a directory"),
+            ):
+                status, _, errors = bench(*arguments, *options, env={**self.environment, **place})
+                self.assertEqual((status, errors.count("\n")), (2, 1), errors)
+                self.assertTrue(errors.startswith(f"ringest bench {arguments[0]}: "), errors)
+                self.assertIn(text, errors)
+
     def test_a_place_that_cannot_be_is_named(self):
         for arguments in (("run", "list-flat", "--scale", "0.0001", "--folder"), ("compare",)):
             status, _, errors = bench(*arguments, "gs://b/x/", env=self.environment)
             self.assertEqual((status, errors.count("\n")), (2, 1), errors)
-            self.assertIn("gs://b/x/: ", errors)
+            self.assertIn("'gs://b/x/", errors)
             self.assertIn("buckets have 3 to 222 characters", errors)
 
 

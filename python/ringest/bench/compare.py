@@ -14,6 +14,7 @@ from typing import Any
 
 import ringest
 from ringest.bench import compare_presets, emulator, figures, machine, network, peers, result, run
+from ringest.bench.folder import connect
 from ringest.bench.peers.data import Data, Place
 from ringest.bench.peers.measuring import NO_WAY, Cell, How, cells_of, cost, measure_all, row
 from ringest.bench.peers.work import VERBS
@@ -224,7 +225,7 @@ def _measure(cells: list[Cell], options: argparse.Namespace, places: list[Place]
     """Adds the place as soon as it is known. KeyboardInterrupt passes, after everything is removed."""
     server_cpus, client_cpus = _cpus(options)
     how = How(options.concurrency, options.seconds, options.warm_up, options.rounds, options.limit, client_cpus)
-    with _place(options, server_cpus) as place, ringest.Client(place.endpoint, place.ca) as client:
+    with _place(options, server_cpus) as place, connect(place.endpoint, place.ca) as client:
         places.append(place)
         data = Data(
             client,

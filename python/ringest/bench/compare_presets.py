@@ -17,7 +17,7 @@ from typing import Any
 import ringest
 from ringest.bench import emulator, figures, leftovers, peers, presets, run
 from ringest.bench.adapter import Ringest
-from ringest.bench.folder import Folder
+from ringest.bench.folder import Folder, connect
 from ringest.bench.peers.data import Place
 from ringest.bench.peers.loaders import Loader
 from ringest.bench.peers.measuring import NO_WAY, absent, environment
@@ -114,11 +114,11 @@ class Comparison:
         """Adds rounds to the entries, and the place as soon as it is known."""
         where = f"gs://{emulator.BUCKET}/" if self.options.emulate else self.options.uri
         with contextlib.ExitStack() as stack:
-            idle = stack.enter_context(contextlib.closing(ringest.Client(self.options.endpoint)))
+            idle = stack.enter_context(contextlib.closing(connect(self.options.endpoint)))
             made = Folder(idle, where, "the place of the objects")
             place = stack.enter_context(self._place(made))
             places.append(place)
-            client = stack.enter_context(contextlib.closing(ringest.Client(place.endpoint, place.ca)))
+            client = stack.enter_context(contextlib.closing(connect(place.endpoint, place.ca)))
             made.use(client)
             if not self.options.emulate:
                 self.said.extend(leftovers.warnings(client, made.place))

@@ -36,6 +36,18 @@ class FolderError(ResultError):
     """A place that cannot be used."""
 
 
+def connect(endpoint: str | None, ca: str | None = None) -> ringest.Client:
+    """A client for this server. What no client can be made of, by options or by the environment, is said in a line."""
+    try:
+        return ringest.Client(endpoint, ca)
+    except (ValueError, OSError) as error:
+        raise _no_client(error) from None
+
+
+def _no_client(error: Exception) -> FolderError:
+    return FolderError((error.strerror if isinstance(error, OSError) else None) or str(error))
+
+
 def _parts(uri: str, option: str) -> tuple[str, str]:
     try:
         bucket, prefix = _uri.split(uri if uri.count("/") > 2 else uri + "/", FORM)
@@ -57,7 +69,7 @@ class Folder:
     ) -> None:
         """ours: what other processes of the run write, by its names within the folder; below: for groups of it, what their
         numbers are less than. What this one writes is known by `write`."""
-        self._client, self._option, self._ours, self._below = client, option, ours, below
+        self._client, self._ours, self._below = client, ours, below
         # Of each series of names the highest number and its digits, so that a million names take no memory.
         self._written: dict[tuple[str, str], tuple[int, int]] = {}
         bucket, prefix = _parts(place, option)
@@ -74,9 +86,11 @@ class Folder:
         """Before the first write: whether the name is as new as it should be."""
         try:
             objects, folders = self._client.list_folder(self.uri, limit=1)
-        except ValueError as error:  # no such bucket or name may be
+        except (ValueError, OSError) as error:  # no such bucket or name may be, or a client is only made now
+            if isinstance(error, ringest.Error):
+                raise
             self._is_ours = False
-            raise FolderError(f"{self._option} {self.place}: {error}") from None
+            raise _no_client(error) from None
         if len(objects) or len(folders):
             self._is_ours = False
             raise FolderError(f"{self.uri} has objects, and is to be a new folder: nothing was written; begin again")

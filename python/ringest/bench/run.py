@@ -293,7 +293,7 @@ class Run:
             where = f"gs://{emulator.BUCKET}/" if self._options.emulate else self._options.folder
             if where is not None:
                 # The name of the folder comes before the emulator, which is told what lies in it.
-                idle = stack.enter_context(contextlib.closing(ringest.Client(endpoint)))
+                idle = stack.enter_context(contextlib.closing(folder.connect(endpoint)))
                 below = {"round": self._options.rounds, "rank": self.ranks, "part": self.ranks}
                 made = Folder(idle, where, **below)
             if self._options.emulate:
@@ -303,7 +303,7 @@ class Run:
                     synthetic = [f"{at}{each.prefix}:{each.count}:{each.size}" for each in self.preset.data.groups()]
                 endpoint, ca = stack.enter_context(emulator.running(synthetic))
             self.endpoint = endpoint
-            client = stack.enter_context(contextlib.closing(ringest.Client(endpoint, ca)))
+            client = stack.enter_context(contextlib.closing(folder.connect(endpoint, ca)))
             if made is not None:
                 made.use(client)
             place = made.place if made is not None and not self._options.emulate else None
