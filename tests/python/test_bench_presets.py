@@ -15,7 +15,7 @@ import unittest
 
 import ringest
 import support
-from ringest.bench import adapter, folder, leftovers, measure, objects, presets, result, run
+from ringest.bench import adapter, figures, folder, leftovers, measure, objects, presets, result, run
 from ringest.bench import task as tasks
 from ringest.bench.workloads import checkpoints, formats, reading, training
 from support import PATIENCE_S, bench_in_child, emulator, until
@@ -188,6 +188,30 @@ class Shapes(unittest.TestCase):
         self.assertGreater(found.metrics["au_percent"], 0)
         self.assertEqual(found.metrics["au_percent"], found.metrics["au_percent_epoch_1"])
         self.assertNotIn("au_percent_epoch_2", found.metrics)
+
+    def test_what_was_read_ahead_when_the_time_is_over_counts_as_asked_for(self):
+        received = []
+
+        def counted(got):
+            received.extend(len(body) for _, body in got)
+            return got
+
+        client = Pretended(counted)
+        client.counters = lambda: {"wire_received_bytes": 3 * sum(received), "wire_sent_bytes": 0}
+        task = tasks.Task(
+            training.Work(batch_size=2, compute_seconds=0.05, prefetch=4),
+            None,
+            [(f"gs://b/{i}", 8) for i in range(20)],
+            "gs://b/",
+            "",
+            measure.Meter(client.counters, lambda phase, done: None),
+            seconds=1.0,
+        )
+        task.is_over = lambda: task.meter.operations >= 4
+        found = training.run(task, client)
+        self.assertEqual(found.bytes, 32)
+        self.assertGreater(sum(received), 32)
+        self.assertEqual(figures.WIRE.of(found), 3)
 
     def test_what_comes_twice_or_not_is_an_error(self):
         for change in (lambda got: [*got, got[0]], lambda got: got[1:], lambda got: [*got[1:], (got[0][0], b"cut")]):

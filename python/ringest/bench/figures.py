@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from ringest.bench.result import Document, Latency, Round, Row
+from ringest.bench.result import UNUSED_BYTES, Document, Latency, Round, Row
 
 NONE = "\N{EN DASH}"  # where there is no figure
 MAX_NAME = 80  # characters of a name that are shown
@@ -129,9 +129,12 @@ def _latency(share: float) -> Callable[[Round], float | None]:
 
 
 def _wire(each: Round) -> float | None:
-    """Both ways: a workload may read and write, and what each of them asked for is in the bytes."""
+    """Both ways: a workload may read and write, and what each of them asked for is in the bytes. So is what it had read
+    ahead when its time was over."""
     received, sent = each.wire_received_bytes, each.wire_sent_bytes
-    return None if received is None or sent is None else per(float(received + sent), each.bytes)
+    if received is None or sent is None or each.bytes is None:
+        return None
+    return per(float(received + sent), each.bytes + each.metrics.get(UNUSED_BYTES, 0))
 
 
 RATE = Measure("rate", "operations/s", lambda each: per(each.operations, each.seconds), better=1, counts=True)

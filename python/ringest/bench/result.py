@@ -25,6 +25,8 @@ FORMAT = "ringest-bench/1"
 _FAMILY = FORMAT.partition("/")[0] + "/"
 # How the error of a row begins that Ctrl-C or a signal left without all its measurements.
 INTERRUPTED = "interrupted"
+# A metric of a round: bytes that were asked for and came when its time was over, so that no operation has them.
+UNUSED_BYTES = "bytes_unused"
 # Of a file to read; a run of an hour with a series and a histogram for each round has some MiB.
 MAX_FILE_BYTES = 256 << 20
 # Of one histogram: three significant digits from 1 ns to an hour are some 50,000 buckets.

@@ -20,7 +20,7 @@ from ringest._core import crc32c
 from ringest.bench import fields
 from ringest.bench.adapter import Client, closed
 from ringest.bench.objects import Objects as Data
-from ringest.bench.result import Round
+from ringest.bench.result import UNUSED_BYTES, Round
 from ringest.bench.task import Expected, Task, WorkloadError
 from ringest.bench.workloads.reading import warm_up
 
@@ -143,15 +143,21 @@ class _Ranged:
         pass
 
 
-def _ahead(pool: Executor, batches: _Whole | _Ranged, prefetch: int) -> Iterator[Batch]:
-    """In the order of steps; so many at most are read, or wait."""
+def _ahead(pool: Executor, batches: _Whole | _Ranged, prefetch: int, sizes: list[int]) -> Iterator[Batch]:
+    """In the order of steps; so many at most are read, or wait. sizes: gets the bytes of each that was read."""
     numbers = iter(range(batches.steps))
-    waiting = collections.deque(pool.submit(batches.read, number) for number in itertools.islice(numbers, prefetch))
+
+    def read(number: int) -> Batch:
+        batch = batches.read(number)
+        sizes.append(batch[1])
+        return batch
+
+    waiting = collections.deque(pool.submit(read, number) for number in itertools.islice(numbers, prefetch))
     try:
         while waiting:
             batch = waiting.popleft().result()
             for number in itertools.islice(numbers, 1):
-                waiting.append(pool.submit(batches.read, number))
+                waiting.append(pool.submit(read, number))
             yield batch
     finally:
         for each in waiting:
@@ -175,9 +181,11 @@ def _epoch(task: Task, client: Client, epoch: int) -> float | None:
         )
     computed: list[float] = []
     processed: list[float] = []
+    sizes: list[int] = []
+    before = meter.bytes
     with ThreadPoolExecutor(work.prefetch) as pool, meter.phase(f"epoch {epoch}"):
         began = loading = time.monotonic()
-        with closed(batches.loaded() or _ahead(pool, batches, work.prefetch)) as ahead:
+        with closed(batches.loaded() or _ahead(pool, batches, work.prefetch, sizes)) as ahead:
             for samples, size, bodies in ahead:
                 computing = time.monotonic()
                 meter.waited(computing - loading)
@@ -196,6 +204,9 @@ def _epoch(task: Task, client: Client, epoch: int) -> float | None:
         if len(computed) != batches.steps:
             raise WorkloadError(f"an epoch had {len(computed):,} steps, and {batches.steps:,} were expected")
     is_cut = len(computed) < batches.steps
+    if is_cut and sizes:  # they have come, and no step has had them
+        unused = sum(sizes) - (meter.bytes - before)
+        meter.metrics[UNUSED_BYTES] = meter.metrics.get(UNUSED_BYTES, 0) + unused
     return None if is_cut and len(computed) <= _EXCLUDED_STEPS else utilisation(computed, processed, seconds)
 
 
