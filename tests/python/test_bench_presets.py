@@ -819,6 +819,13 @@ class Ends(unittest.TestCase):
                 self.assertTrue(errors.startswith(f"ringest bench {arguments[0]}: "), errors)
                 self.assertIn(text, errors)
 
+    def test_where_nothing_could_be_written_nothing_is_to_be_removed(self):
+        for arguments in (("run", "list-flat", "--scale", "0.0001", "--folder"), ("compare",)):
+            nobody = {**self.environment, "STORAGE_EMULATOR_HOST": "http://127.0.0.1:1"}
+            status, _, errors = bench(*arguments, "gs://mine/x/", env=nobody)
+            self.assertEqual(status, 1, errors)
+            self.assertNotIn("removed", errors)
+
     def test_a_place_that_cannot_be_is_named(self):
         for arguments in (("run", "list-flat", "--scale", "0.0001", "--folder"), ("compare",)):
             status, _, errors = bench(*arguments, "gs://b/x/", env=self.environment)

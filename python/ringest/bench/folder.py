@@ -83,17 +83,18 @@ class Folder:
         self._client = client
 
     def claim(self) -> None:
-        """Before the first write: whether the name is as new as it should be."""
+        """Before the first write: whether the name is as new as it should be. Without this being known nothing is written,
+        and there is nothing to remove."""
+        self._is_ours = False
         try:
             objects, folders = self._client.list_folder(self.uri, limit=1)
         except (ValueError, OSError) as error:  # no such bucket or name may be, or a client is only made now
             if isinstance(error, ringest.Error):
                 raise
-            self._is_ours = False
             raise _no_client(error) from None
         if len(objects) or len(folders):
-            self._is_ours = False
             raise FolderError(f"{self.uri} has objects, and is to be a new folder: nothing was written; begin again")
+        self._is_ours = True
 
     def write(self, objects: Iterable[tuple[str, Any]]) -> None:
         """New ones. What is there is not replaced, and not removed later."""
