@@ -105,6 +105,13 @@ static val_t *parameters_make(doc_t *doc, const struct bench_options *options,
     if (options->op == BENCH_PUT) {
         add_number(doc, parameters, "object_size", options->object_size);
     }
+    /* What these cost is part of the figures. */
+    if (options->verify) {
+        yyjson_mut_obj_add_bool(doc, parameters, "verify", true);
+    }
+    if (options->per_connection) {
+        yyjson_mut_obj_add_bool(doc, parameters, "per_connection", true);
+    }
     yyjson_mut_obj_add_strcpy(doc, parameters, "backend", result->backend);
     return parameters;
 }

@@ -205,6 +205,15 @@ class Load(ServedCase):
         text = self.ok(self.ringest("bench", "list", "gs://made/", "--processes=2")).decode()
         self.assertIn("names         6000,", text)
 
+    def test_what_costs_time_is_a_parameter(self):
+        path = self.folder / "result.json"
+        for options in ((), ("--verify",), ("--per-connection",), ("--verify", "--per-connection")):
+            row, _ = self.check_document(
+                path, self.bench("get", "gs://made/", "--count=50", f"--result={path}", *options)
+            )
+            told = {name for name in ("verify", "per_connection") if row["parameters"].get(name)}
+            self.assertEqual(told, {each.strip("-").replace("-", "_") for each in options})
+
     def test_processes_remove_what_they_wrote(self):
         report = self.bench("put", "gs://mine-2/a/", "--processes=3", "--count=50", "--object-size=1K")
         self.assertEqual((report["requests"], report["removed"], report["left"]), (50, 50, 0))
