@@ -362,6 +362,23 @@ class Report(unittest.TestCase):
         ):
             self.assertIn(each, said)
 
+    def test_operations_of_another_size_are_named(self):
+        before = sample()
+        row = before.rows[0]
+
+        def sized(factor):
+            rounds = [dataclasses.replace(each, bytes=int(each.bytes * factor)) for each in row.rounds]
+            return dataclasses.replace(before, rows=[dataclasses.replace(row, rounds=rounds), *before.rows[1:]])
+
+        for factor, wanted in ((1, 0), (1.01, 0), (1.1, 1), (0.5, 1)):
+            notes = [each for each in changes.compare(before, sized(factor)).notes if "is not the same" in each]
+            self.assertEqual(len(notes), wanted, notes)
+        self.assertIn(
+            "get-4k, ringest, connections 1: an operation had 4,096 bytes before, and has 2,048 after: what was read or "
+            "written is not the same",
+            changes.compare(before, sized(0.5)).notes,
+        )
+
     def test_an_interrupted_run_is_no_failure(self):
         rows = sample(rounds=4).rows[:1]
         cut = "interrupted after 1 of 4 measurements"

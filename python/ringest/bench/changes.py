@@ -27,6 +27,7 @@ from ringest.bench.figures import (
     name,
     number,
     parameters,
+    per,
     summary,
     value,
 )
@@ -42,6 +43,9 @@ BETWEEN_RUNS = (
     "what changed may be the machine: rounds of one run tell nothing of what lies between runs; compare two folders of five runs "
     "or more each, made in turns"
 )
+SIZE = Measure("size", "bytes", lambda each: per(each.bytes or None, each.operations), better=0)
+# Of sizes that differ among the objects of one bucket, the mean of what a round had differs a little.
+SAME_SIZE = 0.02
 SHOWN = tuple(each for each in MEASURES if each.counts or each is MEMORY)
 
 
@@ -289,7 +293,7 @@ def compare(before: Document, after: Document) -> Comparison:
         rows.append(Compared(ours[each], theirs[each], label, [change for change in changes if change is not None]))
     gone, new = ([side[each] for each in side if each not in common] for side in (ours, theirs))
     labels = _labels(gone + new)
-    notes = _notes(before, after, gone, new)
+    notes = [*_notes(before, after, gone, new), *filter(None, map(_other_sizes, rows))]
     if any(change.is_beyond_noise and not change.by_run for row in rows for change in row.changes):
         notes.append(BETWEEN_RUNS)
     return Comparison(before, after, rows, labels[: len(gone)], labels[len(gone) :], notes)
@@ -311,6 +315,17 @@ def _notes(before: Document, after: Document, gone: list[Row], new: list[Row]) -
         if len(same) == 1:
             notes.append(f"{name(row.workload)}, {name(row.client)} has other parameters: {_other(row, same[0])}")
     return notes
+
+
+def _other_sizes(row: Compared) -> str | None:
+    """What is in a bucket is no parameter: operations of other sizes are other work under the same name."""
+    ours, theirs = (summary(SIZE.values(each)) for each in (row.before, row.after))
+    if ours is None or theirs is None or math.isclose(ours.median, theirs.median, rel_tol=SAME_SIZE):
+        return None
+    return (
+        f"{row.label}: an operation had {number(ours.median)} bytes before, and has {number(theirs.median)} after: what was read or "
+        "written is not the same"
+    )
 
 
 def _told(found: object) -> str:
