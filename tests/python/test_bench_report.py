@@ -240,6 +240,31 @@ class Report(unittest.TestCase):
                 self.assertIn(note, said)
             self.assertEqual(said.count("not the same") + said.count("not of the same"), len(notes), said)
 
+    def test_a_folder_of_several_commands_names_them_all(self):
+        """And when they were given. Rounds of a loop have one command."""
+        round_ = Round(seconds=1, operations=1)
+        for i, verb in enumerate(("get", "put", "list", "list")):
+            document = Document(
+                [Row(verb, "a", rounds=[round_])],
+                command=["ringest", "bench", verb, "gs://b/", "--result", f"{i}.json"],
+                made=f"2026-01-0{4 - i}T00:00:00Z",
+            )
+            self.save(document, f"run/{i}.json")
+        folder = os.path.join(self.folder, "run")
+        _, said, _ = self.report(folder)
+        for each in (
+            "measured: 2026-01-01T00:00:00Z to 2026-01-04T00:00:00Z",
+            "command: ringest bench get gs://b/ --result 0.json",
+            "command: ringest bench put gs://b/ --result 1.json",
+            "command: ringest bench list gs://b/ --result 2.json",
+        ):
+            self.assertIn(f"- {each}\n", said)
+        self.assertEqual(said.count("- command: "), 3)
+        with unittest.mock.patch.object(figures, "MAX_COMMANDS", 2):
+            _, said, _ = self.report(folder)
+        self.assertEqual(said.count("- command: "), 3)
+        self.assertIn("- command: and 1 more\n", said)
+
     def test_the_interval_is_that_of_the_test(self):
         """Its ends are where Mann and Whitney's test begins to tell the two apart."""
         try:

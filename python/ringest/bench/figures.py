@@ -21,6 +21,7 @@ NONE = "\N{EN DASH}"  # where there is no figure
 MAX_NAME = 80  # characters of a name that are shown
 MAX_COMMAND = 1000  # of a command, which may be given again
 MAX_METRICS = 12  # of a workload's own, as columns
+MAX_COMMANDS = 20  # of one folder
 MAX_UNLIKE = 4  # values of results in one folder that are shown
 _LOCAL_PORT = re.compile(r"^(https?://(?:localhost|127\.0\.0\.1|\[::1\])):\d+")
 # A quantile is shown where so many samples are expected beyond it.
@@ -185,9 +186,10 @@ class Joined(Row):
 
 @dataclass(frozen=True)
 class Together(Document):
-    """Of several results; `unlike` says in what they differ though they are taken as one, such as ("CPU", "a, b")."""
+    """Of several results, `parts`; `unlike` says in what they differ though they are taken as one, such as ("CPU", "a, b")."""
 
     unlike: tuple[tuple[str, str], ...] = ()
+    parts: tuple[Document, ...] = ()
 
 
 def joined(documents: list[Document]) -> Document:
@@ -203,7 +205,7 @@ def joined(documents: list[Document]) -> Document:
             runs=(*known.runs, len(row.rounds)),
         )
     first = {each.name: getattr(documents[0], each.name) for each in fields(Document)}
-    return Together(**{**first, "rows": list(rows.values())}, unlike=tuple(_unlike(documents)))
+    return Together(**{**first, "rows": list(rows.values())}, unlike=tuple(_unlike(documents)), parts=tuple(documents))
 
 
 def places(document: Document) -> dict[str, str | None]:
@@ -326,20 +328,44 @@ def _hypervisor(told: str | None) -> str:
 
 def about(document: Document) -> list[tuple[str, str]]:
     """Where and with what it was measured."""
+    parts = document.parts if isinstance(document, Together) else (document,)
     machine = document.machine
     cpus = None if machine.cpus is None else f"{machine.cpus:,} CPUs"
     told = [
-        ("measured", name(document.made)),
+        ("measured", _from_to([each.made for each in parts])),
         ("machine", ", ".join(name(each) for each in (machine.cpu, cpus, memory(machine.memory_bytes)) if each)),
         ("kernel", name(machine.kernel or "")),
         ("hypervisor", _hypervisor(machine.hypervisor)),
         ("endpoint", name(document.endpoint or "")),
         ("server", _bounded(document.server or "", MAX_COMMAND)),
         ("versions", ", ".join(f"{name(each)} {name(version)}" for each, version in document.versions.items())),
-        ("command", _bounded(shlex.join(document.command), MAX_COMMAND)),
+        *(("command", each) for each in _commands(parts)),
     ]
     unlike = document.unlike if isinstance(document, Together) else ()
     return [*((what, text) for what, text in told if text), *(("not the same", f"{w}: {t}") for w, t in unlike)]
+
+
+def _from_to(times: list[str]) -> str:
+    first, last = name(min(times)), name(max(times))
+    return first if first == last else f"{first} to {last}"
+
+
+def _commands(parts: Iterable[Document]) -> list[str]:
+    """Those that only write to other files are one, which a loop has given again."""
+    different: dict[str, list[str]] = {}
+    for part in parts:
+        different.setdefault(shlex.join(_without_result(part.command)), part.command)
+    shown = [_bounded(shlex.join(command), MAX_COMMAND) for command in different.values()]
+    left = len(shown) - MAX_COMMANDS
+    return shown if left <= 0 else [*shown[:MAX_COMMANDS], f"and {left:,} more"]
+
+
+def _without_result(command: list[str]) -> list[str]:
+    return [
+        word
+        for i, word in enumerate(command)
+        if not word.startswith("--result=") and "--result" not in (word, command[i - 1] if i else "")
+    ]
 
 
 def scaling(group: Group) -> tuple[str, dict[str, list[tuple[float, Row]]]] | None:
