@@ -389,10 +389,13 @@ class Compare(unittest.TestCase):
         self.assertEqual({client: row.error for (_, client), row in rows.items()}, {
             "ringest get_many": None, "litdata": "has no way to list", "later": "has no way to list",
         })  # fmt: skip
+        self.assertNotIn("failed", self.output.lower())
+        self.assertRegex(self.output, "(?m)^litdata +-$")
+        self.assertIn("\nNot measured:\n  list, litdata: has no way to list\n", self.output)
         preset = self.write("train.toml", TRAIN)
         arguments = ["--emulate", "--preset", preset, "--peers", "ringest:get_many,litdata,webdataset"]
         rows = self.measured(*arguments, "--rounds", "1", "--warm-up", "0")
-        self.assertEqual(rows["train", "litdata"].error, "has no loader for presets")
+        self.assertEqual(rows["train", "litdata"].error, "has no way to load what presets ask for")
         self.assertIn("tar shards", rows["train", "webdataset"].error)
         self.assertIsNone(rows["train", "ringest get_many"].error)
 

@@ -169,6 +169,28 @@ class Report(unittest.TestCase):
         self.assertIn("76.9 (50.0 to 100)", line)
         self.assertIn("b failed: b is not installed", said)
 
+    def test_a_client_that_has_no_way_has_not_failed(self):
+        lacking = Row("list", "b", {"n": 8}, error="has no way to list")
+        document = Document([Row("list", "a", {"n": 8}, rounds=[Round(seconds=2, operations=9)]), lacking])
+        _, said, _ = self.report(self.save(document))
+        self.assertNotIn("failed", said)
+        self.assertIn("\nb has no way to list\n", said)
+        line = next(each for each in said.splitlines() if each.startswith("| b "))
+        self.assertEqual({each.strip() for each in line.split("|")[2:-1]}, {figures.NONE})
+        if WITH_PLOTS:
+            shown = self.page(document).partition("<body>")[2]
+            self.assertNotIn(">failed", shown)
+            self.assertIn(f"<td>b</td><td>{figures.NONE}</td><td>{figures.NONE}</td>", shown)
+            self.assertIn(">has no way to list<", shown)
+        ran = dataclasses.replace(document, rows=[document.rows[0], dataclasses.replace(lacking, error=None,
+            rounds=[Round(seconds=2, operations=9)])])  # fmt: skip
+        for before, after, sentence in (
+            (document, document, "list, b: has no way to list."),
+            (ran, document, "list, b: has no way to list."),
+            (document, ran, "list, b: was not measured before (has no way to list), and is measured now."),
+        ):
+            self.assertEqual(changes.compare(before, after).rows[1].sentence(), sentence)
+
     def test_the_command_is_there_to_be_given_again(self):
         words = ["ringest", "bench", "get", "gs://train/it is here/", "--concurrency", "16", "--seconds", "0.5",
                  "--interval", "0.1", "--result", "x" * 80]  # fmt: skip

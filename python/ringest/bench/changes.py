@@ -230,6 +230,11 @@ class Compared:
         return f"nothing that can be compared, in {rounds}"
 
     def _told_failure(self) -> str:
+        if self.after.is_lacking:
+            return name(self.after.error)
+        if self.before.is_lacking:
+            now = "is measured" if self.after.error is None else f"fails ({name(self.after.error)})"
+            return f"was not measured before ({name(self.before.error)}), and {now} now"
         if self.after.error is None:
             was = "did not end before" if self.before.is_interrupted else "failed before"
             return f"{was} ({name(self.before.error)}), and {'did' if self.before.is_interrupted else 'does not'} now"

@@ -284,7 +284,7 @@ def _median(cell: Cell) -> float:
 
 def _figure(cell: Cell, first: Cell) -> str:
     if not cell.is_measured:
-        return "-" if cell.is_partial else "failed"
+        return "-" if cell.is_partial or cell.is_lacking else "failed"
     text = f"{_number(_median(cell))} ({cell.best()})"
     return text if not first.is_measured else f"{text} x {_median(cell) / _median(first):.2f}"
 
@@ -292,7 +292,7 @@ def _figure(cell: Cell, first: Cell) -> str:
 def _percentiles(cell: Cell, first: Cell) -> str:
     """Medians of the rounds' 50th and 99th, in ms; none where requests cannot be told apart."""
     if not cell.is_measured:
-        return ""
+        return "-"
     best = cell.best()
     latencies = [measured.latency for concurrency, measured in cell.rounds if concurrency == best]
     found = [[figures.quantile(each, share) for each in latencies] for share in (0.5, 0.99)]
@@ -309,7 +309,7 @@ def _table(cells: list[Cell], figure: Callable[[Cell, Cell], str]) -> Iterator[s
     lines = [["", *workloads]]
     for client in clients:
         figures = [(found.get((client, workload)), first[workload]) for workload in workloads]
-        lines.append([client, *("" if cell is None else figure(cell, against) for cell, against in figures)])
+        lines.append([client, *("-" if cell is None else figure(cell, against) for cell, against in figures)])
     widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
     for line in lines:
         padded = [line[0].ljust(widths[0]), *(text.rjust(width) for text, width in zip(line[1:], widths[1:]))]
@@ -345,7 +345,8 @@ def _print(cells: list[Cell], options: argparse.Namespace, file: object) -> None
         for line in _table([cell for cell in cells if cell.client in whose and cell.verb != "list"], _percentiles):
             say(line)
     for heading, listed in (
-        ("Failed", [cell for cell in cells if cell.error and not cell.is_partial]),
+        ("Failed", [cell for cell in cells if cell.error and not cell.is_partial and not cell.is_lacking]),
+        ("Not measured", [cell for cell in cells if cell.is_lacking]),
         ("Partial", partial),
     ):
         if listed:

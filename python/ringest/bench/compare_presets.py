@@ -20,16 +20,17 @@ from ringest.bench.adapter import Ringest
 from ringest.bench.folder import Folder, connect
 from ringest.bench.peers.data import Place
 from ringest.bench.peers.loaders import Loader
-from ringest.bench.peers.measuring import NO_WAY, absent, environment
+from ringest.bench.peers.measuring import NO_WAY, absent, environment, unable
 from ringest.bench.peers.work import Peer, Way
 from ringest.bench.presets import Preset
 from ringest.bench.ranks import Job, RankError, Ranks
-from ringest.bench.result import INTERRUPTED, Round, Row
+from ringest.bench.result import INTERRUPTED, LACKING, Round, Row
 
 KIND = "train"
 # ringest's own reads, without a loader of PyTorch.
 OURS = Way("get_many")
 Say = Callable[[str], None]
+WORK = "load what presets ask for"
 
 
 @dataclass
@@ -72,13 +73,13 @@ def entries_of(names: Sequence[str]) -> list[Entry]:
         ways = [*([OURS] if peer.name == peers.OURS else []), *(way for way in peer.ways if way.dataset)]
         wanted = [way for way in ways if way_name in ("", way.name)]
         if peer.unable:
-            found.append(Entry(name, peer, NO_WAY, error=peer.unable))
+            found.append(Entry(name, peer, NO_WAY, error=unable(peer, WORK)))
         elif way_name and not wanted:
             raise peers.PeerError(
                 f"{name} has no loader {way_name}; it has {', '.join(way.name for way in ways) or 'none'}"
             )
         elif not wanted:
-            found.append(Entry(name, peer, NO_WAY, error="has no loader for presets"))
+            found.append(Entry(name, peer, NO_WAY, error=f"{LACKING}{WORK}"))
         else:
             found += [Entry(name, peer, way, error=absent(peer, way) if way is not OURS else None) for way in wanted]
     return found

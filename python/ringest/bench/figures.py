@@ -319,6 +319,8 @@ def memory(size: int | None) -> str | None:
 
 def ended(row: Row) -> str:
     """How a row with an error did."""
+    if row.is_lacking:
+        return name(row.error)
     return f"{'did not end' if row.is_interrupted else 'failed'}: {name(row.error)}"
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from ringest.bench import figures
 from ringest.bench.changes import CONFIDENCE, Change, Comparison
 from ringest.bench.figures import Group
-from ringest.bench.result import Document
+from ringest.bench.result import Document, Row
 
 # What begins something in Markdown, wherever it stands; underscores do so at the ends of words.
 _SPECIAL = re.compile(r"[\\`*\[\]<>|~#]|&(?=[#\w])|\b_|_\b")
@@ -31,7 +31,8 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 
 
 def cells(group: Group) -> tuple[list[str], list[list[str]], list[tuple[str, str]]]:
-    """A workload's table: its head, a line for each row, and (row, why) of those that failed or did not end."""
+    """A workload's table: its head, a line for each row, and (row, why) of those that failed, did not end or are of no
+    client for it."""
     measures = group.measures()
     head = ["client", "rounds", *(each.title for each in measures)]
     lines, failed = [], []
@@ -39,10 +40,12 @@ def cells(group: Group) -> tuple[list[str], list[list[str]], list[tuple[str, str
         found = [figures.summary(each.values(row)) for each in measures]
         if row.error is not None:
             failed.append((group.label(row), figures.ended(row)))
-        lines.append(
-            [group.label(row), f"{len(row.rounds):,}", *(each.text() if each else figures.NONE for each in found)]
-        )
+        lines.append([group.label(row), rounds(row), *(each.text() if each else figures.NONE for each in found)])
     return head, lines, failed
+
+
+def rounds(row: Row) -> str:
+    return figures.NONE if row.is_lacking else f"{len(row.rounds):,}"
 
 
 def _group(group: Group) -> list[str]:

@@ -96,14 +96,16 @@ def _rows(group: Group) -> Element:
     measures = group.measures()
     lines = []
     for row in group.rows:
-        line = element("tr", element("td", group.label(row)), element("td", f"{len(row.rounds):,}"))
-        if row.rounds:
+        line = element("tr", element("td", group.label(row)), element("td", markdown.rounds(row)))
+        has_figures = bool(row.rounds) or row.is_lacking
+        if has_figures:
             line.extend(_spread(figures.summary(each.values(row))) for each in measures)
         lines.append(line)
         if row.error is not None:
             text = element("span", figures.ended(row))
-            failed = element("td", text, class_="failed", colspan=str(len(measures) + 1))
-            if row.rounds:
+            class_ = "failed lacking" if row.is_lacking else "failed"
+            failed = element("td", text, class_=class_, colspan=str(len(measures) + 1))
+            if has_figures:
                 lines.append(element("tr", element("td", ""), failed))
             else:
                 line.remove(line[1])

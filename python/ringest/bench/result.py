@@ -27,6 +27,8 @@ _FAMILY = FORMAT.partition("/")[0] + "/"
 INTERRUPTED = "interrupted"
 # A metric of a round: bytes that were asked for and came when its time was over, so that no operation has them.
 UNUSED_BYTES = "bytes_unused"
+# How the error of a row begins of a client that was not made for what was asked for: it has not failed.
+LACKING = "has no way to "
 # Of a file to read; a run of an hour with a series and a histogram for each round has some MiB.
 MAX_FILE_BYTES = 256 << 20
 # Of one histogram: three significant digits from 1 ns to an hour are some 50,000 buckets.
@@ -154,6 +156,10 @@ class Row:
     @property
     def is_interrupted(self) -> bool:
         return self.error is not None and self.error.startswith(INTERRUPTED)
+
+    @property
+    def is_lacking(self) -> bool:
+        return self.error is not None and self.error.startswith(LACKING)
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from ringest.bench import leftovers, peers
 from ringest.bench.measure import SIGNIFICANT_DIGITS
 from ringest.bench.peers.data import Data, Place
 from ringest.bench.peers.work import Peer, Way
-from ringest.bench.result import Latency, Phase, Round, Row
+from ringest.bench.result import LACKING, Latency, Phase, Round, Row
 
 # What would send a client elsewhere, or tell it who we are.
 FOREIGN_PREFIXES = ("RINGEST_", "STORAGE_EMULATOR_HOST", "GOOGLE_", "CLOUDSDK_", "AWS_", "TENSORSTORE_")
@@ -62,6 +62,10 @@ class Cell:
     @property
     def is_measured(self) -> bool:
         return bool(self.rounds) and (self.error is None or self.is_partial)
+
+    @property
+    def is_lacking(self) -> bool:
+        return self.error is not None and self.error.startswith(LACKING)
 
     @property
     def workload(self) -> str:
@@ -233,9 +237,13 @@ def cells_of(names: list[str], verbs: list[str], sizes: dict[str, int]) -> Itera
         for label, size in sizes.items() if verb != "list" else [("", 0)]:
             for whose, peer, way in found:
                 if peer.unable or getattr(way, verb) is not None:
-                    yield Cell(whose, peer, way, verb, label, size, error=peer.unable or absent(peer, way))
+                    yield Cell(whose, peer, way, verb, label, size, error=unable(peer, verb) or absent(peer, way))
             for whose, peer in lacking.items():
-                yield Cell(whose, peer, NO_WAY, verb, label, size, error=f"has no way to {verb}")
+                yield Cell(whose, peer, NO_WAY, verb, label, size, error=f"{LACKING}{verb}")
+
+
+def unable(peer: Peer, work: str) -> str | None:
+    return f"{LACKING}{work}: it {peer.unable}" if peer.unable else None
 
 
 def absent(peer: Peer, way: Way) -> str | None:
