@@ -1,5 +1,6 @@
 /* The document of a benchmark: see bench_document.h. */
 #include "cli/bench_document.h"
+#include "runtime/hypervisor.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -62,7 +63,7 @@ static val_t *machine_make(doc_t *doc)
     val_t *machine = yyjson_mut_obj(doc);
     struct utsname system;
     uname(&system);
-    char *model = cpuinfo_line("model name"), *flags = cpuinfo_line("flags");
+    char *model = cpuinfo_line("model name"), signature[RG_HYPERVISOR_SIGNATURE_SIZE];
     cpu_set_t cpus;
     yyjson_mut_obj_add_strcpy(doc, machine, "cpu", model != NULL ? model : system.machine);
     if (sched_getaffinity(0, sizeof(cpus), &cpus) == 0) {
@@ -71,11 +72,12 @@ static val_t *machine_make(doc_t *doc)
     add_number(doc, machine, "memory_bytes",
                (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE));
     yyjson_mut_obj_add_strcpy(doc, machine, "kernel", system.release);
-    if (flags != NULL && strstr(flags, " hypervisor ") != NULL) {
-        yyjson_mut_obj_add_str(doc, machine, "hypervisor", "unknown");
+    rg_hypervisor_signature(signature);
+    const char *hypervisor = rg_hypervisor_name("", signature);
+    if (hypervisor != NULL) {
+        yyjson_mut_obj_add_str(doc, machine, "hypervisor", hypervisor);
     }
     free(model);
-    free(flags);
     return machine;
 }
 

@@ -8,6 +8,7 @@
 #include "core.h"
 
 #include "gcs/credentials/sign.h"
+#include "runtime/hypervisor.h"
 
 #include <ringest/metrics.h>
 #include <string.h>
@@ -80,6 +81,15 @@ static PyObject *module_sign(PyObject *module, PyObject *args)
     return PyBytes_FromStringAndSize((const char *)signature, signed_size);
 }
 
+static PyObject *module_hypervisor(PyObject *module, PyObject *unused)
+{
+    char signature[RG_HYPERVISOR_SIGNATURE_SIZE];
+    (void)module, (void)unused;
+    rg_hypervisor_signature(signature);
+    const char *name = rg_hypervisor_name("", signature);
+    return Py_BuildValue("z", name);
+}
+
 static PyMethodDef module_functions[] = {
     {"_rsa_sha256_sign", module_sign, METH_VARARGS,
      "_rsa_sha256_sign(pem, data, /) -> the signature of RS256, with a private key"},
@@ -100,6 +110,8 @@ static PyMethodDef module_functions[] = {
      "_log_take() -> (level, place, text, lines lost before it), or None at the end"},
     {"unite", core_base_unite, METH_VARARGS,
      "unite([(state, base), ...], all_ranks, /) -> the base of what readers have consumed"},
+    {"_hypervisor", module_hypervisor, METH_NOARGS,
+     "_hypervisor() -> what this machine is a guest of, None: of nothing"},
     {"crc32c_combine", module_crc32c_combine, METH_VARARGS,
      "crc32c_combine(first, second, size, /) -> the CRC32C of both; size is of the second"},
     {0},

@@ -41,6 +41,9 @@ def _buffer_of(data: Any, /) -> Buffer:
 def _rsa_sha256_sign(pem: str, data: bytes, /) -> bytes:
     """The signature of RS256, with an RSA private key. ValueError: it is none."""
 
+def _hypervisor() -> str | None:
+    """What this machine is a guest of, as systemd-detect-virt names it; None: of nothing."""
+
 def unite(saved: list[tuple[bytes | None, bytes | None]], all_ranks: bool, /) -> bytes:
     """What readers of one epoch have consumed, each given as its state and its base, as a base to go on
     from: of one rank, or with `all_ranks` of all. ValueError: what is missing, doubled or of something else."""

@@ -42,7 +42,7 @@ LAYERS = {
         "gcs/host/region.h",
         "gcs/host/told.h",
     }
-    | {f"runtime/{name}.h" for name in ("base", "log", "new_file", "thread", "uri")},
+    | {f"runtime/{name}.h" for name in ("base", "hypervisor", "log", "new_file", "thread", "uri")},
     "python": {
         "core.h",
         "dataset/causes.h",
@@ -50,6 +50,7 @@ LAYERS = {
         "gcs/credentials/sign.h",
         "gcs/wire/checksum.h",
         "runtime/base.h",
+        "runtime/hypervisor.h",
         "runtime/uri.h",
     },
 }

@@ -6,14 +6,11 @@ import contextlib
 import importlib.metadata
 import os
 import platform
-import subprocess
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from ringest import _control_groups
+from ringest import _control_groups, _core
 from ringest.bench.result import Machine
-
-VIRT_TIMEOUT_S = 5
 
 
 def _line(path: str, name: str) -> str | None:
@@ -24,18 +21,6 @@ def _line(path: str, name: str) -> str | None:
             if colon and key.strip() == name:
                 return value.strip()
     return None
-
-
-def _hypervisor() -> str | None:
-    with contextlib.suppress(OSError, subprocess.SubprocessError):
-        done = subprocess.run(
-            ["systemd-detect-virt", "--vm"], capture_output=True, text=True, timeout=VIRT_TIMEOUT_S, check=False
-        )
-        name = done.stdout.strip()
-        if name:
-            return None if name == "none" else name
-    flags = _line("/proc/cpuinfo", "flags") or ""
-    return "unknown" if "hypervisor" in flags.split() else None
 
 
 # Of a control group: its limit, what is used of it, and what of that is of files and can be given up.
@@ -69,7 +54,7 @@ def describe() -> Machine:
         cpus=len(os.sched_getaffinity(0)),
         memory_bytes=int(memory[0]) * 1024 if memory else None,
         kernel=platform.release(),
-        hypervisor=_hypervisor(),
+        hypervisor=_core._hypervisor(),
     )
 
 
