@@ -248,13 +248,40 @@ static int block_write(struct rg_writer *writer, const char *block, uint64_t siz
     return 0;
 }
 
-/* Everything from standard input into the writer. 0; 1: the writer failed, and its completion says
+/* What a stream begins with, or all of it where there is no more. */
+struct head {
+    char *data; /* owned */
+    uint64_t size;
+    bool is_whole;
+};
+
+/* Up to the size that goes in one request, and one byte to know whether there is more. A negative
+ * errno of reading; -EINTR: interrupted. */
+static int head_read(struct head *out_head)
+{
+    struct head head = {.data = malloc(GUARDED_SIZE_MAX + 1)};
+    int64_t got = head.data != NULL ? 1 : -ENOMEM;
+    while (got > 0 && head.size <= GUARDED_SIZE_MAX) {
+        got = stdin_read(head.data + head.size, GUARDED_SIZE_MAX + 1 - head.size);
+        head.size += (uint64_t)RG_MAX(got, INT64_C(0));
+    }
+    if (got < 0) {
+        free(head.data);
+        return (int)got;
+    }
+    head.is_whole = got == 0;
+    *out_head = head;
+    return 0;
+}
+
+/* The head, and what follows it, into the writer. 0; 1: the writer failed, and its completion says
  * why; a negative errno of reading; -EINTR: interrupted. */
-static int stdin_copy(struct rg_writer *writer, uint64_t *out_bytes)
+static int stdin_copy(struct rg_writer *writer, const struct head *head, uint64_t *out_bytes)
 {
     char *block = malloc(LOCAL_BLOCK_SIZE);
-    int64_t got = block != NULL ? 1 : -ENOMEM;
-    int rc = 0;
+    int64_t got = block == NULL ? -ENOMEM : !head->is_whole;
+    int rc = block != NULL ? block_write(writer, head->data, head->size) : 0;
+    *out_bytes = head->size;
     while (got > 0 && rc == 0) {
         got = stdin_read(block, LOCAL_BLOCK_SIZE);
         if (got > 0) {
@@ -295,9 +322,19 @@ static int class_look(struct cli_session *session, const struct cp_options *opti
     return status;
 }
 
+/* A stream on its way: `guard` is a condition of ours, 0: none. It is lost where another writer
+ * came between, of which nothing is said. */
+struct sending {
+    const struct cli_uri *uri;
+    const struct head *head;
+    int64_t guard;
+    bool is_guard_lost;
+};
+
 static int writer_end(struct cli_session *session, const struct cp_options *options,
-                      const struct cli_uri *uri, struct rg_writer *writer, struct cp_counts *counts)
+                      struct sending *sending, struct rg_writer *writer, struct cp_counts *counts)
 {
+    const struct cli_uri *uri = sending->uri;
     int rc = rg_writer_finish(writer, session->cq, 0);
     if (rc < 0) {
         return cli_fail("gs://%s/%s: %s", uri->bucket, uri->name, strerror(-rc));
@@ -307,6 +344,11 @@ static int writer_end(struct cli_session *session, const struct cp_options *opti
         if (cli_interrupted()) {
             return cli_fail("interrupted; gs://%s/%s is as it was", uri->bucket, uri->name);
         }
+    }
+    sending->is_guard_lost = completion.status == RG_STATUS_PRECONDITION && sending->guard != 0;
+    if (sending->is_guard_lost) {
+        rg_lease_release(completion.lease);
+        return CLI_FAILED;
     }
     /* Somebody's object that is there is what --no-clobber wants kept. */
     bool kept = completion.status == RG_STATUS_PRECONDITION && options->no_clobber;
@@ -321,9 +363,18 @@ static int writer_end(struct cli_session *session, const struct cp_options *opti
     return status;
 }
 
-int cp_from_stdin(struct cli_session *session, const struct cp_options *options,
-                  const struct cli_uri *uri, struct cp_counts *counts)
+static int stream_fail(int rc, const struct cli_uri *uri)
 {
+    return rc == -EINTR ? cli_fail("interrupted; gs://%s/%s is as it was", uri->bucket, uri->name)
+                        : cli_fail("standard input: %s; gs://%s/%s is as it was", strerror(-rc),
+                                   uri->bucket, uri->name);
+}
+
+static int stream_send(struct cli_session *session, const struct cp_options *options,
+                       struct sending *sending, struct cp_counts *counts)
+{
+    const struct cli_uri *uri = sending->uri;
+    uint64_t part_size = options->part_size == CP_PART_SIZE_DEFAULT ? 0 : options->part_size;
     struct rg_writer_options writer_options = {
         .bucket = uri->bucket,
         .object = uri->name,
@@ -334,27 +385,74 @@ int cp_from_stdin(struct cli_session *session, const struct cp_options *options,
         .storage_class = options->storage_class,
         .metadata = options->metadata,
         .metadata_count = options->metadata_count,
-        .conditions = {.if_generation_match = options->no_clobber ? RG_GENERATION_ABSENT
-                                                                  : options->if_generation_match},
+        .conditions = {.if_generation_match = sending->guard != 0   ? sending->guard
+                                              : options->no_clobber ? RG_GENERATION_ABSENT
+                                                                    : options->if_generation_match},
         .exclusive = options->if_generation_match != 0,
-        .part_size = options->part_size == CP_PART_SIZE_DEFAULT ? 0 : options->part_size,
+        /* What is guarded goes in one request. */
+        .part_size = sending->guard != 0 ? PART_SIZE_DEFAULT : part_size,
     };
     struct rg_writer *writer;
     int rc = rg_writer_open(&writer, session->client, &writer_options);
     if (rc < 0) {
         return cli_fail("gs://%s/%s: %s", uri->bucket, uri->name, cli_submit_text(rc));
     }
-    counts->planned = 1;
-    rc = stdin_copy(writer, &counts->bytes);
-    int status;
-    if (rc == -EINTR) {
-        status = cli_fail("interrupted; gs://%s/%s is as it was", uri->bucket, uri->name);
-    } else if (rc < 0) {
-        status = cli_fail("standard input: %s; gs://%s/%s is as it was", strerror(-rc), uri->bucket,
-                          uri->name);
-    } else {
-        status = writer_end(session, options, uri, writer, counts);
-    }
+    rc = stdin_copy(writer, sending->head, &counts->bytes);
+    int status =
+        rc < 0 ? stream_fail(rc, uri) : writer_end(session, options, sending, writer, counts);
     rg_writer_close(writer);
+    return status;
+}
+
+/* The generation that a small stream replaces, so that it can be sent again after a lost answer, as
+ * files are: CLI_DONE. Who may not ask takes the object for a new one. */
+static int guard_find(struct cli_session *session, const struct cli_uri *uri, int64_t *out_guard)
+{
+    struct rg_stat stat = {.bucket = uri->bucket, .object = uri->name};
+    struct rg_completion completion;
+    int rc = rg_submit_stat(session->client, session->cq, &stat);
+    if (rc < 0) {
+        return cli_fail("gs://%s/%s: %s", uri->bucket, uri->name, cli_submit_text(rc));
+    }
+    while (!cli_wait_one(session, &completion)) {
+        if (cli_interrupted()) {
+            return stream_fail(-EINTR, uri);
+        }
+    }
+    bool exists = completion.status == RG_STATUS_OK;
+    bool may_go_on = exists || completion.status == RG_STATUS_NOT_FOUND ||
+                     completion.status == RG_STATUS_PERMISSION;
+    int status = may_go_on ? CLI_DONE : cli_fail("%s", cli_completion_text(&completion));
+    if (may_go_on) {
+        *out_guard = exists ? completion.generation : RG_GENERATION_ABSENT;
+    }
+    rg_lease_release(completion.lease);
+    return status;
+}
+
+int cp_from_stdin(struct cli_session *session, const struct cp_options *options,
+                  const struct cli_uri *uri, struct cp_counts *counts)
+{
+    struct head head = {0};
+    struct sending sending = {.uri = uri, .head = &head};
+    bool may_guard = options->method == RG_UPLOAD_AUTO && !options->no_clobber &&
+                     options->if_generation_match == 0;
+    counts->planned = 1;
+    int rc = may_guard ? head_read(&head) : 0;
+    if (rc < 0) {
+        return stream_fail(rc, uri);
+    }
+    int status = head.is_whole ? guard_find(session, uri, &sending.guard) : CLI_DONE;
+    if (status == CLI_DONE) {
+        status = stream_send(session, options, &sending, counts);
+    } else {
+        counts->failed = 1;
+    }
+    if (sending.is_guard_lost) {
+        /* As of files: the last one wins, as asked. */
+        sending = (struct sending){.uri = uri, .head = &head};
+        status = stream_send(session, options, &sending, counts);
+    }
+    free(head.data);
     return status;
 }

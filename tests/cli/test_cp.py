@@ -556,6 +556,40 @@ class Files(Copying):
             self.assertEqual((done.returncode, done.stderr), (DONE, b""))
             self.assertTrue(self.cat(name) == data)
 
+    def test_standard_input_goes_on_after_an_answer_is_lost(self):
+        """Of a new object and of one that is replaced, whether the request that failed had written or not."""
+        place, bucket = (self.server.endpoint, self.server.ca), self.bucket[5:]
+        for size in (0, 5000, 8 << 20, (8 << 20) + 1, len(LARGE)):
+            for effect in ("none", "once"):
+                for is_new in (True, False):
+                    name = f"{size}-{effect}-{is_new}"
+                    if not is_new:
+                        self.put(name, b"old")
+                    with Rule(place, bucket=bucket, writes=True, effect=effect, answer="failed") as rule:
+                        done = subprocess.run(
+                            [PROGRAM, "cp", "-q", "-", f"{self.bucket}/{name}", *self.server.place],
+                            input=LARGE[:size],
+                            env=environment(),
+                            capture_output=True,
+                            timeout=PATIENCE_S,
+                        )
+                    self.assertEqual((done.returncode, done.stderr, rule.state()["struck"]), (DONE, b"", 1), name)
+                    self.assertTrue(self.cat(name) == LARGE[:size], name)
+
+    def test_standard_input_replaces_what_another_writer_put_meanwhile(self):
+        self.put("f", b"old")
+        place = (self.server.endpoint, self.server.ca)
+        command = [PROGRAM, "cp", "-q", "-", self.bucket + "/f", *self.server.place]
+        with Rule(place, upload="single", effect="none", answer="held") as rule:
+            writer = subprocess.Popen(command, env=environment(), stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+            writer.stdin.write(b"new")
+            writer.stdin.close()
+            rule.wait()
+            self.put("f", b"another's")
+        self.assertEqual((writer.wait(PATIENCE_S), writer.stderr.read()), (DONE, b""))
+        writer.stderr.close()
+        self.assertEqual(self.cat("f"), b"new")
+
     def test_standard_input_does_not_clobber(self):
         self.put("f", b"old")
         for name, left in (("f", b"old"), ("g", b"new")):

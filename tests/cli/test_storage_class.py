@@ -239,7 +239,7 @@ class StorageClass(ServedCase):
             self.assertIn("the storage class STANDARD instead of NEARLINE", errors)
             self.assertEqual(self.ringest("cat", bucket + "/o").stdout, DATA)
         # Who may write and not read is not told.
-        with Rule(self.at, bucket=bucket[5:], method="storage.objects.get", answer="failed", status=403):
+        with Rule(self.at, bucket=bucket[5:], method="storage.objects.get", answer="failed", status=403, times=2):
             self.assertEqual(self.from_input(bucket + "/y", "-s", "NEARLINE")[0], DONE)
 
     def test_autoclass_after_a_lost_answer(self):
