@@ -13,12 +13,13 @@
 #include <yyjson.h>
 
 #define PATH_SIZE 4096
+#define PAYER_OPTION "user_project="
 #define REMEDY                                                                                     \
     "needs the key file of a service account: --credentials FILE, or "                             \
     "GOOGLE_APPLICATION_CREDENTIALS"
 
 struct sign {
-    const char *endpoint, *credentials, *method, *content_type;
+    const char *endpoint, *credentials, *method, *content_type, *user_project;
     double seconds;
     char scheme[8], host[512];
 };
@@ -115,6 +116,7 @@ static int sign_one(const struct sign *sign, const char *email, const char *pem,
         .object = uri.name,
         .method = sign->method,
         .content_type = sign->content_type,
+        .user_project = sign->user_project,
         .seconds = (uint32_t)sign->seconds,
         .now = time(NULL),
     };
@@ -170,6 +172,18 @@ static bool type_check(const char *text)
     return true;
 }
 
+/* Of the client's options, the one that a URL can have. */
+static bool payer_read(struct sign *sign, const char *text)
+{
+    size_t size = strlen(PAYER_OPTION);
+    if (strncmp(text, PAYER_OPTION, size) != 0 || text[size] == '\0') {
+        cli_usage("--option must be " PAYER_OPTION "PROJECT here, got \"%s\"", text);
+        return false;
+    }
+    sign->user_project = text + size;
+    return true;
+}
+
 static bool sign_option(struct sign *sign, int option)
 {
     switch (option) {
@@ -179,6 +193,8 @@ static bool sign_option(struct sign *sign, int option)
     case CLI_OPTION_CREDENTIALS:
         sign->credentials = optarg;
         return true;
+    case CLI_OPTION_OPTION:
+        return payer_read(sign, optarg);
     case OPTION_METHOD:
         sign->method = optarg;
         return method_check(optarg);
@@ -204,6 +220,7 @@ static int signurl_run(int argc, char **argv)
     static const struct option options[] = {
         {"endpoint", required_argument, NULL, CLI_OPTION_ENDPOINT},
         {"credentials", required_argument, NULL, CLI_OPTION_CREDENTIALS},
+        {"option", required_argument, NULL, CLI_OPTION_OPTION},
         {"duration", required_argument, NULL, OPTION_DURATION},
         {"method", required_argument, NULL, OPTION_METHOD},
         {"content-type", required_argument, NULL, OPTION_CONTENT_TYPE},
@@ -244,6 +261,8 @@ const struct cli_command cli_signurl = {
         "  --method METHOD    what may be done: GET, HEAD, PUT, POST or DELETE; default: GET\n"
         "  --content-type TYPE\n"
         "                     that the request must have; default: none is asked for\n"
+        "  --option user_project=PROJECT\n"
+        "                     the project that pays, as a bucket with requester pays wants it\n"
         "  --credentials FILE key of a service account; default: Application Default Credentials\n"
         "  --endpoint URL     server to use; default: STORAGE_EMULATOR_HOST, else Cloud Storage\n"
         "\nWhoever has the URL has the access: treat it like a password. Names have no wildcards\n"

@@ -113,7 +113,7 @@ _ringest() {
     rsync) options="--recursive --delete --dry-run --content-type --cache-control --content-encoding --custom-metadata --storage-class --concurrency --follow-symlinks --include --exclude --json $common" ;;
     du) options="--summarize --human-readable --total --versions --literal --json $common" ;;
     hash) options="--hex --literal --json $common" ;;
-    signurl) options='--duration --method --content-type --credentials --endpoint --help' ;;
+    signurl) options='--duration --method --content-type --option --credentials --endpoint --help' ;;
     *) return ;;
     esac
     local place before

@@ -36,13 +36,14 @@ static char *quote(const char *text, const char *safe)
 /* What a signed URL consists of, but for the signature. */
 struct parts {
     char time[TIME_SIZE], date[DATE_SIZE];
-    char *path, *email, *query; /* owned */
+    char *path, *email, *payer, *query; /* owned; no payer: "" */
 };
 
 static void parts_fini(struct parts *parts)
 {
     free(parts->path);
     free(parts->email);
+    free(parts->payer);
     free(parts->query);
 }
 
@@ -58,18 +59,20 @@ static int parts_init(struct parts *parts, const struct rg_signed_url *url)
     parts->date[DATE_SIZE - 1] = '\0';
     char *object = quote(url->object, "/");
     parts->email = quote(url->email, "");
+    parts->payer = quote(url->user_project != NULL ? url->user_project : "", "");
     int size = object == NULL ? -1 : asprintf(&parts->path, "/%s/%s", url->bucket, object);
     free(object);
-    if (size < 0 || parts->email == NULL) {
+    if (size < 0 || parts->email == NULL || parts->payer == NULL) {
         parts->path = size < 0 ? NULL : parts->path;
         return -ENOMEM;
     }
     size = asprintf(&parts->query,
                     "X-Goog-Algorithm=" ALGORITHM
                     "&X-Goog-Credential=%s%%2F%s%%2Fauto%%2Fstorage%%2Fgoog4_request&X-Goog-Date=%s"
-                    "&X-Goog-Expires=%u&X-Goog-SignedHeaders=%shost",
+                    "&X-Goog-Expires=%u&X-Goog-SignedHeaders=%shost%s%s",
                     parts->email, parts->date, parts->time, url->seconds,
-                    url->content_type != NULL ? "content-type%3B" : "");
+                    url->content_type != NULL ? "content-type%3B" : "",
+                    url->user_project != NULL ? "&userProject=" : "", parts->payer);
     parts->query = size < 0 ? NULL : parts->query;
     return size < 0 ? -ENOMEM : 0;
 }

@@ -17,6 +17,7 @@ struct rg_signed_url {
     const char *bucket, *object;
     const char *method;       /* "GET" */
     const char *content_type; /* that the request must have; NULL: any */
+    const char *user_project; /* that pays for it; NULL: the bucket's */
     uint32_t seconds;         /* 1 to RG_SIGNED_URL_SECONDS_MAX, from `now` on */
     time_t now;
 };

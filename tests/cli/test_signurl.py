@@ -55,6 +55,15 @@ class Sign(ServedCase):
         self.assertIn("/bucket/d%2A?", second)
         self.assertIn("X-Goog-Expires=604800&", second)
 
+    def test_the_payer_is_signed(self):
+        self.server.put("bucket", "paid", b"content")
+        arguments = ["gs://bucket/paid", "--credentials", self.key, "--option", "user_project=my project"]
+        url = self.ok(self.sign(*arguments)).decode().strip()
+        self.assertIn("&X-Goog-SignedHeaders=host&userProject=my%20project&X-Goog-Signature=", url)
+        self.assertEqual(self.call(url), b"content")
+        without = self.ok(self.sign(*arguments[:3], RINGEST_USER_PROJECT="other")).decode()
+        self.assertNotIn("userProject", without)
+
     def test_the_host_is_as_clients_send_it(self):
         for endpoint, begins in (
             ("HTTPS://Example.com:443/", "https://example.com/bucket/o?"),
@@ -90,6 +99,8 @@ class Sign(ServedCase):
             (["gs://bucket/o", "--duration=0"], "1s to 7d"),
             (["gs://bucket/o", "--duration=soon"], "--duration must be"),
             (["gs://bucket/o", "--method=get"], "--method must be"),
+            (["gs://bucket/o", "--option=user_project="], "--option must be user_project=PROJECT"),
+            (["gs://bucket/o", "--option=writes_per_s=3"], "--option must be user_project=PROJECT"),
             (["gs://bucket/o", "--content-type=a\nb"], "control characters"),
             (["gs://bucket/o", "--endpoint=ftp://x"], "--endpoint must be"),
         ):

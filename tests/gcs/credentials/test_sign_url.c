@@ -28,6 +28,17 @@
     "e9cafadddbf4c154243fd9270dc00baa48457213eddf4be2bc2e26939b370bb555cbd3504d0e1f68521844fa"     \
     "4703e43e8e8d2a6b52b341bffac5bdf643adb07a67bd266616f875116d7cd714bf133c155a6e702c5d10b924"     \
     "32cbea947cefb397adb961d8adf8f6f93c8a67e1"
+#define OF_A_PAYER                                                                                 \
+    "https://storage.googleapis.com/test-bucket/path/with/%C3%A4%26b/file.ext?X-Goog-Algor"        \
+    "ithm=GOOG4-RSA-SHA256&X-Goog-Credential=reader%40project.iam.gserviceaccount.com%2F20"        \
+    "190201%2Fauto%2Fstorage%2Fgoog4_request&X-Goog-Date=20190201T090000Z&X-Goog-Expires=1"        \
+    "0&X-Goog-SignedHeaders=host&userProject=my-project&X-Goog-Signature=6c2e2caed9a96f325"        \
+    "f606262b98e8d6e3c37f43876ab862ea11f733e952e303fcba970927ecefbfee9e7a62a7e2389293c1d96"        \
+    "78ac10d1a045ed3b5c0caa5fe37e0ade3284236a53da8fe740d1fd67ce59c1dd857168eab3a482b2e30a4"        \
+    "17152964b6b2b41ffb4d4b21f7b0e434ec04bab45441390c1f1fcf555910fe6a826e5b9925c82e3b9fd62"        \
+    "4665c78e780327d8cc64852fed69b100ae438940a1191eb5855f4ed1ad8137055ba5072cb2e12df085f30"        \
+    "8ab0a29153dc4a04e3867be73c9a115fe5a8573e15fe26f1cf69d06da76a787fdd010cf6fd0e231845076"        \
+    "45e224d1f3d84c234baccc4039d23e722250c1aa9be5cee10e1529b3388cd1e98ad2ca"
 
 static struct rg_signed_url some_url(void)
 {
@@ -51,6 +62,11 @@ static void test_urls_of_the_official_client(void)
     RG_CHECK_EQ(rg_sign_url(&url, &text), 0);
     RG_CHECK_STR(text, OF_A_READ);
     free(text);
+    url.user_project = "my-project";
+    RG_CHECK_EQ(rg_sign_url(&url, &text), 0);
+    RG_CHECK_STR(text, OF_A_PAYER);
+    free(text);
+    url.user_project = NULL;
     url.object = "a b~c%/..//+=?#*";
     url.method = "PUT";
     url.content_type = "text/plain";
