@@ -1,13 +1,48 @@
-"""Local files that FileSystem.get_file makes: they are there as a whole or not at all."""
+"""Local files that FileSystem.get_file makes: they are there as a whole or not at all, and below where they are to be."""
 
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
 import secrets
 import stat
 from collections.abc import Iterator
 from typing import Any
+
+
+def _why_not(root: str, target: str) -> str | None:
+    """Why a name that was made into the path `target`, below `root`, cannot be a file there: what "ringest cp" says."""
+    below = target.removeprefix(root.rstrip("/"))
+    parts = below.strip("/").split("/")
+    if "." in parts or ".." in parts:
+        return f'cannot be a file below {root}: it has "." or ".." between "/"'
+    if below.startswith("//") or (len(parts) > 1 and "" in parts):
+        return f'cannot be a file below {root}: it has an empty part between "/"'
+    return None
+
+
+def pairs(
+    files: Any, rpath: Any, lpath: Any, recursive: bool, maxdepth: int | None, options: dict[str, Any]
+) -> tuple[list[tuple[str, str]], dict[str, str]]:
+    """(what, where) of a copy to local files, by the rules of fsspec's "Copying files and directories"; and why not, of
+    names that can be no files there."""
+    from fsspec.implementations.local import make_path_posix, trailing_sep
+    from fsspec.utils import other_paths
+
+    root = make_path_posix(os.fspath(lpath))
+    is_one = not isinstance(rpath, list)
+    sources = files.expand_path(rpath, recursive=recursive, maxdepth=maxdepth, **options)
+    if is_one and (not recursive or maxdepth is not None):
+        sources = [one for one in sources if not trailing_sep(one) and not files.isdir(one)]
+    if not sources:
+        return [], {}
+    is_pattern = is_one and glob.has_magic(os.fspath(rpath))
+    is_folder = trailing_sep(root) or os.path.isdir(root)
+    exists = is_one and (len(sources) == 1 if is_pattern else is_folder and not trailing_sep(os.fspath(rpath)))
+    found = list(zip(sources, other_paths(sources, root, exists=exists, flatten=not is_one), strict=True))
+    wrong = {source: why for source, target in found if (why := _why_not(root, target)) is not None}
+    return [(source, target) for source, target in found if source not in wrong], wrong
 
 
 @contextlib.contextmanager

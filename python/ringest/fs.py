@@ -721,6 +721,28 @@ class GCSFileSystem(AwaitedFileSystem):
             with _fs_local.new_file(lpath) as file:
                 _copy_file(source, file, callback)
 
+    def get(
+        self,
+        rpath: Any,
+        lpath: Any,
+        recursive: bool = False,
+        callback: Any = fsspec.callbacks.NoOpCallback(),
+        maxdepth: int | None = None,
+        **options: Any,
+    ) -> None:
+        """Into local files, by the rules of fsspec's "Copying files and directories". What has a name that cannot be a
+        file below `lpath`, such as one with ".." between "/", is an error (ValueError) when all else was copied."""
+        if isinstance(rpath, list) and isinstance(lpath, list):
+            super().get(rpath, lpath, recursive=recursive, callback=callback, maxdepth=maxdepth, **options)
+            return
+        pairs, wrong = _fs_local.pairs(self, rpath, lpath, recursive, maxdepth, options)
+        if pairs:
+            super().get([source for source, _ in pairs], [target for _, target in pairs], callback=callback, **options)
+        # Folders are told of by what is in them.
+        told = {self._uri(source): why for source, why in wrong.items()}
+        facts = self._stats(set(told))
+        _raise_first(ValueError(f"{uri}: {why}") for uri, why in told.items() if isinstance(facts[uri], dict))
+
     # Copies, moves and removals.
 
     def cp_file(self, path1: str, path2: str, **options: Any) -> None:

@@ -139,6 +139,11 @@ FILE_SYSTEM = [
         on(lambda stage, files: files.get_file(stage.uri(TARGET), str(stage.folder / "file"))),
         before={TARGET: LARGE}, after={TARGET: LARGE}, files={"file": LARGE}, reads=True,
     ),
+    Operation(
+        "get", ("fs.GCSFileSystem.get",),
+        on(lambda stage, files: files.get(stage.uri(TARGET), str(stage.folder / "file"))),
+        before={TARGET: LARGE}, after={TARGET: LARGE}, files={"file": LARGE}, reads=True,
+    ),
 ]
 
 

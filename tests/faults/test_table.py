@@ -89,7 +89,7 @@ EXCEPTIONS = {
 
 # Of fsspec's, what FileSystem leaves as it is: it reads, or goes by way of the calls above.
 INHERITED = """
-    clear_instance_cache cp current delete disk_usage download end_transaction from_dict from_json get get_mapper
+    clear_instance_cache cp current delete disk_usage download end_transaction from_dict from_json get_mapper
     glob invalidate_cache lexists listdir makedir mkdirs move put read_block read_bytes read_text size sizes
     start_transaction stat tree unstrip_protocol upload walk write_bytes write_text
 """.split()

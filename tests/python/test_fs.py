@@ -5,6 +5,7 @@ import datetime
 import os
 import pathlib
 import pickle
+import shutil
 import tempfile
 import unittest
 from unittest import mock
@@ -275,6 +276,40 @@ class Reading(Case):
                 with open(self.local("copy" + name[3:]), "rb") as file:
                     self.assertEqual(file.read(), data, name)
         self.assertEqual(os.stat(self.local("copy/a")).st_mode & 0o111, 0)
+
+    def test_no_name_leads_out_of_the_folder(self):
+        """As with "ringest cp -r": all else is copied, and what cannot be there is named."""
+        good = ["a", "sub/b", "sub/..c"]
+        bad = ["..", "../../out", "./d", "e/..", "f/../a", "g/./h", "i//j"]
+        self.fs.pipe({f"here/up/{name}": name.encode() for name in [*good, *bad]})
+        inside = self.local("x/y/copy")
+        os.makedirs(inside)
+        for target, source in (
+            (f"{inside}/", "here/up/"),
+            (f"{inside}/", "gs://here/up"),
+            (inside + "/new", "here/up"),
+        ):
+            shutil.rmtree(inside)
+            os.makedirs(inside)
+            with self.assertRaises(ValueError) as raised:
+                self.fs.get(source, target, recursive=True)
+            said = "\n".join([str(raised.exception), *raised.exception.__notes__])
+            for name in bad:
+                self.assertIn(f"gs://here/up/{name}: cannot be a file below {target}: it has ", said)
+            self.assertEqual(said.count("cannot be a file"), len(bad), said)
+            found = [os.path.join(at, each) for at, _, files in os.walk(self.folder) for each in files]
+            self.assertEqual(len(found), len(good), found)
+            below = {"gs://here/up": inside + "/up", "here/up/": inside}.get(source, target)
+            for name in good:
+                with open(f"{below}/{name}", "rb") as file:
+                    self.assertEqual(file.read(), name.encode())
+        with self.assertRaisesRegex(ValueError, "gs://here/up/e/..: cannot be a file"):
+            self.fs.get(["here/up/a", "here/up/e/.."], self.local("flat"))
+        self.assertEqual(os.listdir(self.local("flat")), ["a"])
+        # Who names each place means it.
+        self.fs.get(["here/up/.."], [self.local("named")])
+        with open(self.local("named"), "rb") as file:
+            self.assertEqual(file.read(), b"..")
 
     def test_a_local_file_appears_whole_or_not_at_all(self):
         with open(self.local("kept"), "wb") as file:
