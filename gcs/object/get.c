@@ -389,7 +389,7 @@ int rg_get_prepare(struct rg_request *request, const struct rg_get *get)
         .no_checksum = request->client->options.checksum == RG_SWITCH_OFF,
     };
     if (get->generation != 0) {
-        rg_verify_expect_read(&request->verify);
+        rg_verify_expect_read(&request->verify, get->generation);
     }
     return 0;
 }

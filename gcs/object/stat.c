@@ -34,7 +34,7 @@ static int stat_prepare(struct rg_request *request, const void *given)
                                                         .user_data = stat->user_data,
                                                         .deadline_ns = stat->deadline_ns});
     if (rc == 0 && stat->generation != 0) {
-        rg_verify_expect_read(&request->verify);
+        rg_verify_expect_read(&request->verify, stat->generation);
     }
     return rc;
 }

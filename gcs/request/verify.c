@@ -36,9 +36,9 @@ void rg_verify_expect_changed(struct rg_verify *verify)
     *verify = (struct rg_verify){.kind = RG_VERIFY_CHANGED};
 }
 
-void rg_verify_expect_read(struct rg_verify *verify)
+void rg_verify_expect_read(struct rg_verify *verify, int64_t generation)
 {
-    *verify = (struct rg_verify){.kind = RG_VERIFY_READ};
+    *verify = (struct rg_verify){.kind = RG_VERIFY_READ, .generation = generation};
 }
 
 void rg_verify_note_attempt(struct rg_verify *verify, bool sent, enum rg_status status)

@@ -43,6 +43,7 @@ struct rg_verify {
     bool asking;     /* what is there */
     uint32_t crc32c;
     uint64_t size;
+    int64_t generation;            /* that is read */
     char nonce[RG_NONCE_SIZE + 1]; /* "": none was sent */
 };
 
@@ -62,7 +63,7 @@ void rg_verify_expect_removed(struct rg_verify *verify);
 void rg_verify_expect_changed(struct rg_verify *verify);
 
 /* It reads one generation. Refused by 404 it fails all the same, and tells what is there now. */
-void rg_verify_expect_read(struct rg_verify *verify);
+void rg_verify_expect_read(struct rg_verify *verify, int64_t generation);
 
 /* What is done may have been done by somebody else. */
 static inline bool rg_verify_is_guess(const struct rg_verify *verify)

@@ -30,10 +30,17 @@ static int verify_head(struct rg_request *request, const struct rg_h1_head *head
     return RG_BODY_LEASE;
 }
 
-/* The generation that was to be read is gone, and this is in its place. */
+/* The generation that was to be read was not there, and this is now. It may be the same: where it
+ * was written just then, or the 404 came from what lies between. */
 static enum rg_status replaced_note(struct rg_request *request,
                                     const struct rg_object_resource *object)
 {
+    if (object->generation == request->verify.generation) {
+        rg_request_note(request, RG_STATUS_NOT_FOUND,
+                        "generation %" PRId64 " was answered by 404, and is there; read it again",
+                        object->generation);
+        return RG_STATUS_NOT_FOUND;
+    }
     rg_request_note(request, RG_STATUS_NOT_FOUND,
                     "it was replaced by generation %" PRId64 "%s%s; list again, read without a "
                     "generation, or choose changed= of the dataset",

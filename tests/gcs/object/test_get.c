@@ -428,6 +428,13 @@ static void test_a_generation_that_was_replaced_tells_by_which(void)
     const char *detail = read_gone(replaced, 2);
     RG_CHECK_CONTAINS(detail, "it was replaced by generation 8, written 2026-01-02T03:04:05.678Z");
     RG_CHECK_CONTAINS(detail, "changed=");
+    /* It cannot have replaced itself. */
+    static const char same[] = "{\"name\":\"object\",\"size\":\"3\",\"generation\":\"7\"}";
+    const struct rg_step there_now[] = {RG_READ, RG_SEND(NOT_FOUND_ANSWER), RG_READ,
+                                        RG_SEND(rg_test_answer("200 OK", same)), RG_AGAIN};
+    detail = read_gone(there_now, 2);
+    RG_CHECK_CONTAINS(detail, "generation 7 was answered by 404, and is there; read it again");
+    RG_CHECK(strstr(detail, "replaced") == NULL);
     const struct rg_step removed[] = {RG_READ, RG_SEND(NOT_FOUND_ANSWER), RG_AGAIN};
     RG_CHECK(strstr(read_gone(removed, 2), "replaced") == NULL);
     const struct rg_step unreadable[] = {
