@@ -350,7 +350,7 @@ class _Load:
         elif tuple(target.shape) != tuple(item.lengths):
             what = f"a tensor of the shape {tuple(target.shape)}, and {tuple(item.lengths)} was saved"
         elif is_plain(target) and is_freed(target):
-            what = "a tensor whose memory was freed (its storage was resized to 0 bytes)"
+            what = f"a tensor whose memory was freed (its storage was resized to {target.untyped_storage().nbytes()} bytes)"
         elif overlaps_itself(target):
             what = f"a tensor whose elements overlap (strides {target.stride()}); load one that is contiguous"
         if what is not None:

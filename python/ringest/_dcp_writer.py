@@ -509,8 +509,8 @@ def _lies_as_planned(tensor: torch.Tensor, dtype: torch.dtype, shape: torch.Size
         and tensor.is_contiguous()
         and not tensor.is_neg()
         and not (dtype.is_complex and tensor.is_conj())
-        # Its memory was not freed.
-        and tensor.untyped_storage().nbytes() > 0
+        # Its memory was neither freed nor cut short.
+        and tensor.untyped_storage().nbytes() >= ((tensor.storage_offset() + tensor.numel()) * dtype.itemsize or 1)
     )
 
 

@@ -1,7 +1,8 @@
-"""Tensors whose memory was freed, though they are there: FSDP resizes the storage of parameters to 0 bytes.
+"""Tensors whose memory was freed, though they are there: FSDP resizes the storage of parameters to 0 bytes. One that was cut
+short is freed as well: what is left is not the tensor.
 
-They are refused where they would be saved. To touch their elements would end the process, and torch.save writes a file
-without them, which cannot be loaded."""
+They are refused where they would be saved. To touch their elements would end the process or take what lies behind, and
+torch.save writes a file without them, which cannot be loaded."""
 
 from __future__ import annotations
 
@@ -18,9 +19,21 @@ from torch.overrides import TorchFunctionMode
 _LOOKED_THROUGH_MAX = 64 << 10
 
 
+def _reaches_beyond(tensor: torch.Tensor) -> bool:
+    """Whether an element of a dense tensor lies behind the end of its storage."""
+    size = tensor.untyped_storage().nbytes()
+    if tensor.is_quantized:  # some have two elements in a byte
+        return not size
+    if tensor.is_contiguous():
+        last = tensor.numel() - 1
+    else:
+        last = sum((count - 1) * stride for count, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return (tensor.storage_offset() + last + 1) * tensor.itemsize > size
+
+
 def is_freed(tensor: torch.Tensor) -> bool:
-    """Whether a dense tensor of the CPU has elements, and no memory for them any more."""
-    return tensor.is_cpu and tensor.numel() > 0 and not tensor.untyped_storage().nbytes()
+    """Whether a dense tensor of the CPU has elements, and not for all of them memory any more."""
+    return tensor.is_cpu and tensor.numel() > 0 and _reaches_beyond(tensor)
 
 
 def has_lost_its_memory(tensor: torch.Tensor) -> bool:
@@ -28,12 +41,15 @@ def has_lost_its_memory(tensor: torch.Tensor) -> bool:
     is_made_of_others = type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__
     if is_made_of_others or tensor.layout is not torch.strided or not (tensor.is_cpu or tensor.is_cuda):
         return False
-    return tensor.numel() > 0 and not tensor.untyped_storage().nbytes()
+    return tensor.numel() > 0 and _reaches_beyond(tensor)
 
 
 def refuse(name: str, tensors: Iterable[torch.Tensor]) -> None:
-    if any(map(has_lost_its_memory, tensors)):
-        raise ValueError(f"{name} has no content any more: its storage was resized to 0 bytes")
+    for each in tensors:
+        if has_lost_its_memory(each):
+            size = each.untyped_storage().nbytes()
+            what = "not all of its content" if size else "no content"
+            raise ValueError(f"{name} has {what} any more: its storage was resized to {size} bytes")
 
 
 def has_empty_storage(content: bytes) -> bool:

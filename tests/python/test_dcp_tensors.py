@@ -196,12 +196,18 @@ class Targets(Case):
         ):
             flat = torch.randn(100)
             freed = view(flat)
+            # Of all but one element there is memory.
+            cut = view(torch.randn(100))
+            size = (cut.storage_offset() + math.prod(SHAPE) - 1) * cut.itemsize
+            cut.untyped_storage().resize_(size)
             flat.untyped_storage().resize_(0)
-            self.fails(freed, f"{URI}: x is to be loaded into a tensor whose memory was freed")
-            for planner in None, SavePlanner():
-                with self.assertRaises(dcp.CheckpointException) as caught:
-                    self.save(freed, planner=planner)
-                self.assertRegex(str(cause(caught.exception)), "x has no content any more")
+            for tensor, what, bytes_left in (freed, "no content", 0), (cut, "not all of its content", size):
+                self.fails(tensor, f"{URI}: x is to be loaded into a tensor whose memory was freed")
+                for planner in None, SavePlanner():
+                    with self.assertRaises(dcp.CheckpointException) as caught:
+                        self.save(tensor, planner=planner)
+                    told = f"x has {what} any more: its storage was resized to {bytes_left} bytes"
+                    self.assertRegex(str(cause(caught.exception)), told)
             for is_kept in False, True:
                 writer = StorageWriter(URI, client=self.client, cache_staged_state_dict=is_kept)
                 for each in freed, torch.nn.Parameter(freed), freed.as_subclass(Kind):
