@@ -77,6 +77,17 @@ static const char *known_find(const struct known *table, size_t count, const cha
     return NULL;
 }
 
+/* Takes the line apart. */
+static bool has_word(char *line, const char *wanted)
+{
+    char *rest;
+    char *word = strtok_r(line, " \t\n", &rest);
+    while (word != NULL && strcmp(word, wanted) != 0) {
+        word = strtok_r(NULL, " \t\n", &rest);
+    }
+    return word != NULL;
+}
+
 /* 1 and 0: whether the CPU says that it is a guest's; -1: it is of a kind that does not say it. */
 static int flag_read(const char *root)
 {
@@ -86,8 +97,7 @@ static int flag_read(const char *root)
     int found = -1;
     while (file != NULL && found < 0 && getline(&line, &size, file) > 0) {
         if (strncmp(line, "flags", 5) == 0) {
-            line[strcspn(line, "\n")] = ' ';
-            found = strstr(line, " hypervisor ") != NULL;
+            found = has_word(line, "hypervisor");
         }
     }
     if (file != NULL) {
