@@ -12,7 +12,7 @@ import torch
 from ringest import _core
 from ringest._dcp_place import is_plain
 from ringest._errors import CheckpointError, checksum_error, crc32c_text
-from ringest._freed import is_freed
+from ringest._freed import is_freed, reach
 from ringest._staging import PIECE_SIZE, Copying, is_staged
 
 # What does not come straight into its tensor comes through blocks of up to this, as many as FILES_AT_ONCE; what goes to a
@@ -307,11 +307,8 @@ def sharing(tensors: list[torch.Tensor]) -> set[int]:
     for i, tensor in enumerate(tensors):
         if type(tensor) is not torch.Tensor or tensor.layout is not torch.strided or tensor.is_meta:
             continue
-        size = tensor.nbytes
-        if size and not tensor.is_contiguous():
-            size = tensor.itemsize * (1 + sum((each - 1) * step for each, step in zip(tensor.shape, tensor.stride())))
-        if size:
-            spans.append((tensor.data_ptr(), tensor.data_ptr() + size, i))
+        if tensor.nbytes:
+            spans.append((tensor.data_ptr(), tensor.data_ptr() + reach(tensor), i))
     end, owner = 0, -1
     for begin, stop, i in sorted(spans):
         if begin < end:

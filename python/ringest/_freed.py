@@ -19,16 +19,20 @@ from torch.overrides import TorchFunctionMode
 _LOOKED_THROUGH_MAX = 64 << 10
 
 
+def reach(tensor: torch.Tensor) -> int:
+    """Bytes from the first element of a dense tensor to the end of the last in its memory; it has elements."""
+    if tensor.is_contiguous():
+        return tensor.nbytes
+    steps = zip(tensor.shape, tensor.stride(), strict=True)
+    return tensor.itemsize * (1 + sum((size - 1) * stride for size, stride in steps))
+
+
 def _reaches_beyond(tensor: torch.Tensor) -> bool:
     """Whether an element of a dense tensor lies behind the end of its storage."""
     size = tensor.untyped_storage().nbytes()
     if tensor.is_quantized:  # some have two elements in a byte
         return not size
-    if tensor.is_contiguous():
-        last = tensor.numel() - 1
-    else:
-        last = sum((count - 1) * stride for count, stride in zip(tensor.shape, tensor.stride(), strict=True))
-    return (tensor.storage_offset() + last + 1) * tensor.itemsize > size
+    return tensor.storage_offset() * tensor.itemsize + reach(tensor) > size
 
 
 def is_freed(tensor: torch.Tensor) -> bool:
