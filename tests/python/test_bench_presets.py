@@ -166,6 +166,20 @@ class Shapes(unittest.TestCase):
         self.assertEqual(list(seen.values()), [[1, 2, 3]] * 3)
         self.assertEqual(list(shared), [tasks.EPOCHS_MAX, 3])
 
+    def training_task(self, client, work, objects, operations):
+        """Of so many objects, which is over after so many operations."""
+        task = tasks.Task(
+            work,
+            None,
+            [(f"gs://b/{i}", 8) for i in range(objects)],
+            "gs://b/",
+            "",
+            measure.Meter(client.counters, lambda phase, done: None),
+            seconds=1.0,
+        )
+        task.is_over = lambda: task.meter.operations >= operations
+        return task
+
     def test_utilisation_is_that_of_dlio(self):
         # Three steps of 2 s, the first of which waited 5 s, and the others 1 s: 4 s of 6 without the first.
         self.assertAlmostEqual(training.utilisation([2, 2, 2], [7, 3, 3], 13), 100 * 4 / 6)
@@ -173,16 +187,8 @@ class Shapes(unittest.TestCase):
 
     def test_an_epoch_that_was_cut_before_a_step_counts_has_no_utilisation(self):
         client = Pretended(lambda got: got)
-        task = tasks.Task(
-            training.Work(batch_size=2, compute_seconds=0.001),
-            None,
-            [(f"gs://b/{i}", 8) for i in range(8)],
-            "gs://b/",
-            "",
-            measure.Meter(client.counters, lambda phase, done: None),
-            seconds=1.0,
-        )
-        task.is_over = lambda: task.meter.operations >= 10  # in the first step of the second epoch
+        work = training.Work(batch_size=2, compute_seconds=0.001)
+        task = self.training_task(client, work, 8, 10)  # it is over in the first step of the second epoch
         found = training.run(task, client)
         self.assertEqual(found.operations, 10)
         self.assertGreater(found.metrics["au_percent"], 0)
@@ -198,16 +204,7 @@ class Shapes(unittest.TestCase):
 
         client = Pretended(counted)
         client.counters = lambda: {"wire_received_bytes": 3 * sum(received), "wire_sent_bytes": 0}
-        task = tasks.Task(
-            training.Work(batch_size=2, compute_seconds=0.05, prefetch=4),
-            None,
-            [(f"gs://b/{i}", 8) for i in range(20)],
-            "gs://b/",
-            "",
-            measure.Meter(client.counters, lambda phase, done: None),
-            seconds=1.0,
-        )
-        task.is_over = lambda: task.meter.operations >= 4
+        task = self.training_task(client, training.Work(batch_size=2, compute_seconds=0.05, prefetch=4), 20, 4)
         found = training.run(task, client)
         self.assertEqual(found.bytes, 32)
         self.assertGreater(sum(received), 32)

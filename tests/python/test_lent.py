@@ -51,6 +51,21 @@ def borrowed(writer, memories):
 WAYS = (framed, addressed, borrowed)
 
 
+def writing(way, writer, memories):
+    """A thread that writes until another ends the stream, and what it raises then."""
+    raised = []
+
+    def write():
+        try:
+            way(writer, memories)
+        except ValueError as error:
+            raised.append(str(error))
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    return thread, raised
+
+
 class Lent(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -169,16 +184,7 @@ class Closed(unittest.TestCase):
                 with self.subTest(way.__name__):
                     memories = Memories(*[2 * MIB] * 12)
                     writer = client.writer(URI, **PARTS)
-                    raised = []
-
-                    def write(way=way, writer=writer, memories=memories, raised=raised):
-                        try:
-                            way(writer, memories)
-                        except ValueError as error:
-                            raised.append(str(error))
-
-                    thread = threading.Thread(target=write)
-                    thread.start()
+                    thread, raised = writing(way, writer, memories)
                     support.until(lambda writer=writer: writer.size >= 4 * MIB, "as much as there is room for")
                     support.until_it_sleeps(thread.native_id)
                     self.assertTrue(all(memories.alive()))
@@ -192,16 +198,7 @@ class Closed(unittest.TestCase):
             memories = Memories(MIB, 4 * MIB, MIB)
             writer = client.writer("gs://new/none", **PARTS)
             writer._set_rate(MIB // 2)
-            raised = []
-
-            def write():
-                try:
-                    framed(writer, memories)
-                except ValueError as error:
-                    raised.append(str(error))
-
-            thread = threading.Thread(target=write)
-            thread.start()
+            thread, raised = writing(framed, writer, memories)
             support.until(lambda: writer.size > 0, "the first bytes")
             writer.abort()
             thread.join()
