@@ -20,13 +20,20 @@ def run(world_size, function, *arguments, killed=(), backend="gloo"):
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
         pipes = [_fork.Pipe(duplex=False) for _ in range(world_size)]
+        # Nobody goes on, maybe to be killed, while another still connects to it.
+        is_connected = _fork.Event()
         processes = [
-            _fork.Process(target=_rank, args=(rank, world_size, folder, pipes[rank][1], backend, function, arguments))
+            _fork.Process(
+                target=_rank, args=(rank, world_size, folder, pipes[rank][1], is_connected, backend, function, arguments)
+            )
             for rank in range(world_size)
         ]
         for process in processes:
             process.start()
         try:
+            for rank, pipe in enumerate(pipes):
+                _take(pipe[0], rank)
+            is_connected.set()
             return [None if rank in killed else _take(pipe[0], rank) for rank, pipe in enumerate(pipes)]
         finally:
             for process in processes:
@@ -44,12 +51,14 @@ def _take(pipe, rank):
     return value
 
 
-def _rank(rank, world_size, folder, pipe, backend, function, arguments):
+def _rank(rank, world_size, folder, pipe, is_connected, backend, function, arguments):
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     try:
         torch.distributed.init_process_group(
             backend, init_method=f"file://{folder}/store", rank=rank, world_size=world_size
         )
+        pipe.send((None, None))
+        is_connected.wait()
         pipe.send((None, function(rank, *arguments)))
         torch.distributed.barrier()
         torch.distributed.destroy_process_group()
