@@ -1,14 +1,24 @@
 /* The decision about lingering: see linger.h. */
 #include "runtime/linger.h"
 
-/* Waits in a window; the shorter one is of TRYING, which costs whoever should not have it. */
+/* Waits in a window; the shorter one is of the first sleep of a busy loop, which costs whoever
+ * should not have it. */
 #define WINDOW 64
-#define WINDOW_TRYING 16
+#define WINDOW_QUICK 16
 /* Ops that a wait must bring for it to go on, and news in a window for it to be tried. */
 #define OPS_MIN 2
 #define NEWS_MIN (WINDOW / 2)
-/* A loss: fewer bytes than this share come. */
-#define SHARE_MIN 0.7
+/* A wait that brings as much is worth its wake-up: a longer sleep would save little, and more bytes
+ * would not stay in the cache of a core until they are received. */
+#define OPS_ENOUGH 8
+#define BYTES_ENOUGH RG_KIB(512)
+/* A wait that ends more than one of so many exchanges comes too often for a longer sleep: a share
+ * of the connections would be without a request or an answer for as long. */
+#define TURN_OF_SOCKETS 8
+/* A loss: fewer bytes than this share come. The second is for a busy loop, where nothing else would
+ * tell it from chance in a short window. */
+#define SHARE_MIN 0.95
+#define SHARE_MIN_QUICK 0.7
 /* Windows of ON before it is compared anew, and the longest rest. */
 #define ON_WINDOWS 32
 #define REST_MAX 63
@@ -17,28 +27,49 @@
 
 static bool invariants(const struct rg_linger *linger)
 {
-    bool counts = linger->state == RG_LINGER_ON || linger->state == RG_LINGER_RESTING;
-    return counts == (linger->windows > 0) && linger->rest <= REST_MAX && linger->waits < WINDOW;
+    bool sleeps = linger->state == RG_LINGER_TRYING || linger->state == RG_LINGER_ON;
+    return sleeps == (linger->sleep_ns > 0) && linger->sleep_ns <= RG_LINGER_MAX_NS &&
+           (linger->state == RG_LINGER_ON) == (linger->windows > 0) &&
+           (linger->state == RG_LINGER_RESTING) <= (linger->resting.windows > 0) &&
+           linger->resting.next <= REST_MAX && linger->longer.next <= REST_MAX &&
+           linger->waits < WINDOW;
 }
 
 static void window_begin(struct rg_linger *linger, uint64_t now_ns)
 {
-    linger->waits = linger->ops = linger->news = 0;
+    linger->waits = linger->ops = linger->news = linger->sockets = linger->turns = 0;
+    linger->window = (linger->window + 1) & UINT32_MAX >> 1;
     linger->bytes = 0;
     linger->since_ns = now_ns;
 }
 
-static void become(struct rg_linger *linger, enum rg_linger_state state, uint32_t windows)
+static void become(struct rg_linger *linger, enum rg_linger_state state, uint64_t sleep_ns)
 {
     static const uint8_t after[] = {
         [RG_LINGER_AWAKE] = 1u << RG_LINGER_TRYING | 1u << RG_LINGER_ON,
-        [RG_LINGER_TRYING] = 1u << RG_LINGER_ON | 1u << RG_LINGER_RESTING | 1u << RG_LINGER_AWAKE,
-        [RG_LINGER_ON] = 1u << RG_LINGER_AWAKE,
+        [RG_LINGER_TRYING] = 1u << RG_LINGER_TRYING | 1u << RG_LINGER_ON | 1u << RG_LINGER_RESTING |
+                             1u << RG_LINGER_AWAKE,
+        [RG_LINGER_ON] = 1u << RG_LINGER_TRYING | 1u << RG_LINGER_AWAKE,
         [RG_LINGER_RESTING] = 1u << RG_LINGER_AWAKE,
     };
     RG_ASSERT(after[linger->state] & 1u << state);
     linger->state = state;
-    linger->windows = windows;
+    linger->sleep_ns = sleep_ns;
+    linger->windows = state == RG_LINGER_ON ? ON_WINDOWS : 0;
+    linger->quick = false;
+}
+
+static void rest_begin(struct rg_linger_rest *rest)
+{
+    rest->windows = rest->next + 1;
+    rest->next = RG_MIN(2 * rest->next + 1, (uint32_t)REST_MAX);
+}
+
+/* A window of it has passed. True: it is over. */
+static bool rest_passed(struct rg_linger_rest *rest)
+{
+    rest->windows -= rest->windows > 0;
+    return rest->windows == 0;
 }
 
 /* Enough happened that is not one exchange after the other. */
@@ -47,15 +78,24 @@ static bool has_news(const struct rg_linger *linger)
     return linger->ops >= WINDOW && linger->news >= NEWS_MIN;
 }
 
-static bool is_frequent(uint64_t elapsed_ns)
+static bool is_more_frequent(uint64_t elapsed_ns, uint64_t than_ns)
 {
-    return elapsed_ns < WINDOW * RG_LINGER_NS;
+    return elapsed_ns < WINDOW * than_ns;
 }
 
 bool rg_linger_asks_for_crowd(const struct rg_linger *linger, uint64_t now_ns)
 {
     return linger->state == RG_LINGER_AWAKE && has_news(linger) &&
-           !is_frequent(now_ns - linger->since_ns);
+           !is_more_frequent(now_ns - linger->since_ns, RG_LINGER_NS);
+}
+
+/* Waits bring more than so many times what is enough, or end more exchanges than that. */
+static bool finds_enough(const struct rg_linger *linger, uint64_t times)
+{
+    uint64_t waits = linger->waits;
+    return linger->ops >= times * OPS_ENOUGH * waits ||
+           linger->bytes >= times * BYTES_ENOUGH * waits ||
+           (uint64_t)linger->turns * TURN_OF_SOCKETS >= times * waits * linger->sockets;
 }
 
 /* Who waits for a CPU anyway does not lose by a sleep. */
@@ -64,21 +104,48 @@ static void awake_judge(struct rg_linger *linger, uint64_t elapsed_ns, uint32_t 
     if (!has_news(linger)) {
         return;
     }
-    if (is_frequent(elapsed_ns)) {
-        become(linger, RG_LINGER_TRYING, 0);
-    } else if (elapsed_ns / 100 * crowd >= WINDOW * RG_LINGER_NS) {
-        become(linger, RG_LINGER_ON, ON_WINDOWS);
+    bool busy = is_more_frequent(elapsed_ns, RG_LINGER_NS);
+    if (!busy && elapsed_ns / 100 * crowd >= WINDOW * RG_LINGER_NS) {
+        become(linger, RG_LINGER_ON, RG_LINGER_NS);
+    } else if (busy ||
+               (is_more_frequent(elapsed_ns, RG_LINGER_MAX_NS) && !finds_enough(linger, 1))) {
+        become(linger, RG_LINGER_TRYING, RG_LINGER_NS);
+        linger->quick = busy;
     }
 }
 
 static void trial_judge(struct rg_linger *linger, double rate)
 {
-    if (rate < SHARE_MIN * linger->awake_rate) {
-        become(linger, RG_LINGER_RESTING, linger->rest + 1);
-        linger->rest = RG_MIN(2 * linger->rest + 1, (uint32_t)REST_MAX);
+    bool first = linger->sleep_ns == RG_LINGER_NS;
+    struct rg_linger_rest *rest = first ? &linger->resting : &linger->longer;
+    if (rate < (linger->quick ? SHARE_MIN_QUICK : SHARE_MIN) * linger->rate) {
+        rest_begin(rest);
+        become(linger, first ? RG_LINGER_RESTING : RG_LINGER_ON, first ? 0 : linger->sleep_ns / 2);
+        return;
+    }
+    linger->rate = rate;
+    rest->next = 0;
+    if (!linger->quick && !finds_enough(linger, 1) && linger->sleep_ns < RG_LINGER_MAX_NS &&
+        linger->longer.windows == 0) {
+        become(linger, RG_LINGER_TRYING, 2 * linger->sleep_ns);
     } else {
-        become(linger, RG_LINGER_ON, ON_WINDOWS);
-        linger->rest = 0;
+        become(linger, RG_LINGER_ON, linger->sleep_ns);
+    }
+}
+
+static void on_judge(struct rg_linger *linger, double rate)
+{
+    bool may_longer = rest_passed(&linger->longer) && linger->sleep_ns < RG_LINGER_MAX_NS;
+    if (--linger->windows == 0 || rate < SHARE_MIN_QUICK * linger->rate) {
+        become(linger, RG_LINGER_AWAKE, 0);
+    } else if (may_longer && !finds_enough(linger, 1)) {
+        linger->rate = rate;
+        become(linger, RG_LINGER_TRYING, 2 * linger->sleep_ns);
+    } else if (linger->ops < OPS_MIN * WINDOW) {
+        become(linger, RG_LINGER_AWAKE, 0);
+    } else if (linger->sleep_ns > RG_LINGER_NS && finds_enough(linger, 2)) {
+        /* Half as long a sleep finds enough. */
+        linger->sleep_ns /= 2;
     }
 }
 
@@ -88,19 +155,17 @@ void rg_linger_judge(struct rg_linger *linger, uint64_t now_ns, uint32_t crowd)
     double rate = (double)linger->bytes / (double)RG_MAX(elapsed_ns, (uint64_t)1);
     switch (linger->state) {
     case RG_LINGER_AWAKE:
-        linger->awake_rate = rate;
+        linger->rate = rate;
         awake_judge(linger, elapsed_ns, crowd);
         break;
     case RG_LINGER_TRYING:
         trial_judge(linger, rate);
         break;
     case RG_LINGER_ON:
-        if (--linger->windows == 0 || linger->ops < OPS_MIN * WINDOW) {
-            become(linger, RG_LINGER_AWAKE, 0);
-        }
+        on_judge(linger, rate);
         break;
     case RG_LINGER_RESTING:
-        if (--linger->windows == 0) {
+        if (rest_passed(&linger->resting)) {
             become(linger, RG_LINGER_AWAKE, 0);
         }
         break;
@@ -114,11 +179,11 @@ bool rg_linger_waited(struct rg_linger *linger, uint64_t now_ns)
     uint64_t gap_ns = now_ns - linger->waited_ns;
     linger->waited_ns = now_ns;
     if (RG_UNLIKELY(gap_ns >= GAP_NS)) {
-        if (rg_linger_is_on(linger)) {
+        if (linger->sleep_ns > 0) {
             become(linger, RG_LINGER_AWAKE, 0);
         }
         window_begin(linger, now_ns);
         return false;
     }
-    return ++linger->waits >= (linger->state == RG_LINGER_TRYING ? WINDOW_TRYING : WINDOW);
+    return ++linger->waits >= (linger->quick ? WINDOW_QUICK : WINDOW);
 }

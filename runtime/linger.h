@@ -1,22 +1,24 @@
 /* When a loop lingers: sleeps before it waits, so that one wake-up finds more to do.
  *
  * Where a server sends less at a time than we can take, a loop would be woken for every segment: a
- * context switch and a receive each. So a loop that is woken more often than once in RG_LINGER_NS
- * sleeps for that long first. Network cards moderate their interrupts in the same way.
+ * context switch and a receive each. So a loop that is woken more often than once in
+ * RG_LINGER_MAX_NS sleeps first: for RG_LINGER_NS, and where a wake-up still finds little, for
+ * twice as long, up to RG_LINGER_MAX_NS. Network cards moderate their interrupts in the same way.
  *
  * Where many threads share a CPU, a loop that is woken waits for its turn, and with each turn
  * others are kept from theirs. So it lingers as well if it waits for a CPU for so long each time.
  *
- * A sleep costs whoever waits for an answer before it asks again. So lingering is tried, and goes
- * on only where as many bytes come with it as without. It is not tried where all ops belong to one
- * exchange at a time: a request alone never lingers.
+ * A sleep costs whoever waits for an answer before it asks again. So lingering is tried, as is
+ * each longer sleep, and goes on only where as many bytes come with it as without. It is not tried
+ * where all ops belong to one exchange at a time: a request alone never lingers.
  *
- *     .------------- crowded -----------------.
- *     |      busy                 no loss      v
- *   AWAKE ----------> TRYING ----------------> ON
- *    ^ ^                | loss                 |
- *    | '---- RESTING <--'                      |
- *    '-------------------- now and then, where nothing is gained, or after a pause
+ *     .------------- crowded ---------------.
+ *     |      busy                no loss     v
+ *   AWAKE ----------> TRYING -------------> ON
+ *    ^ ^                | ^ '- shorter again '|
+ *    | |           loss | '- little is found -|
+ *    | '---- RESTING <--'                     |
+ *    '--------------------- now and then, where less comes or nothing is gained, or after a pause
  *
  * Waits are judged together, so many in a window; rests get longer with each loss in a row. No I/O
  * and no clock; for the loop's own thread. */
@@ -25,37 +27,43 @@
 
 #include "runtime/op.h"
 
-/* How long it sleeps, and the time between two wake-ups below which it may. It costs as much
- * latency. */
+/* How long it sleeps at first and at most. It costs as much latency; an object in Cloud Storage
+ * takes a hundred times as long. */
 #define RG_LINGER_NS (100 * RG_NS_PER_US)
+#define RG_LINGER_MAX_NS (4 * RG_LINGER_NS)
 
 enum rg_linger_state {
     RG_LINGER_AWAKE = 0, /* sees what comes without it */
-    RG_LINGER_TRYING,    /* sees what comes with it */
+    RG_LINGER_TRYING,    /* sees what comes with it, or with a longer sleep */
     RG_LINGER_ON,
     RG_LINGER_RESTING, /* it was tried, and there was a loss */
+};
+
+/* How long it rests after a loss, in windows. */
+struct rg_linger_rest {
+    uint32_t windows; /* still to come */
+    uint32_t next;    /* that the next one has, less one */
 };
 
 /* Zeroed is AWAKE, with a window that begins at time 0. */
 struct rg_linger {
     enum rg_linger_state state;
-    uint32_t waits; /* in this window */
-    uint32_t ops;   /* that finished in it */
-    uint32_t news;  /* of them, those that are not the next turn of the exchange before */
-    uint64_t bytes; /* that they moved, but for an accepted socket's number */
+    uint64_t sleep_ns; /* before a wait; 0 in AWAKE and RESTING */
+    uint32_t waits;    /* in this window */
+    uint32_t ops;      /* that finished in it */
+    uint32_t news;     /* of them, those that are not the next turn of the exchange before */
+    uint64_t bytes;    /* that they moved, but for an accepted socket's number */
+    uint32_t sockets;  /* that any of them was of */
+    uint32_t turns;  /* of these: a send behind a receive, so a request, or an answer of a server */
+    uint32_t window; /* its number */
     uint64_t since_ns, waited_ns; /* when the window began, and when the last wait ended */
-    double awake_rate;            /* bytes in a nanosecond in the last window of AWAKE */
-    uint32_t windows;             /* still to come in this state */
-    uint32_t rest;                /* windows that the next rest has, less one */
+    double rate;      /* bytes in a nanosecond, without what is tried, or when it was found good */
+    uint32_t windows; /* of ON that are still to come */
+    struct rg_linger_rest resting, longer; /* from any sleep, and from a longer one */
+    bool quick; /* TRYING: a busy loop's first sleep, judged sooner and less closely */
     bool last_wrote;
     const void *last; /* the socket or file op that finished last; only compared */
 };
-
-/* The loop is to sleep before it waits. */
-static inline bool rg_linger_is_on(const struct rg_linger *linger)
-{
-    return linger->state == RG_LINGER_TRYING || linger->state == RG_LINGER_ON;
-}
 
 /* An op has finished. A send behind a receive of the same socket, or the other way round, belongs
  * to one exchange, and comes no earlier for a sleep. */
@@ -63,11 +71,17 @@ static inline void rg_linger_note(struct rg_linger *linger, const struct rg_op *
 {
     linger->ops++;
     linger->bytes += op->result > 0 ? (uint32_t)op->result : 0;
+    bool wrote = op->kind == RG_OP_SEND;
+    if (op->socket != NULL) {
+        uint32_t before = op->socket->lingered;
+        linger->sockets += before >> 1 != linger->window;
+        linger->turns += wrote && (before & 1) == 0;
+        op->socket->lingered = linger->window << 1 | wrote;
+    }
     if (linger->state != RG_LINGER_AWAKE) {
         return;
     }
     const void *now = op->socket != NULL ? (const void *)op->socket : op;
-    bool wrote = op->kind == RG_OP_SEND;
     bool is_turn = now == linger->last && (op->socket == NULL || wrote != linger->last_wrote);
     linger->news += !is_turn;
     linger->last = now;

@@ -409,7 +409,7 @@ uint32_t rg_loop_crowd(struct rg_loop *loop)
 
 static void linger(struct rg_loop *loop)
 {
-    struct timespec pause = rg_timespec_from_ns(RG_LINGER_NS);
+    struct timespec pause = rg_timespec_from_ns(loop->linger.sleep_ns);
     loop->backend->flush(loop->backend_self);
     (void)nanosleep(&pause, NULL);
 }
@@ -431,7 +431,7 @@ static void loop_wait(struct rg_loop *loop, uint64_t deadline_ns)
         clock_read(loop);
         return;
     }
-    if (rg_linger_is_on(&loop->linger)) {
+    if (loop->linger.sleep_ns > 0) {
         linger(loop);
     }
     loop->backend->wait(loop->backend_self, wake_ns);

@@ -46,7 +46,8 @@ struct rg_socket {
     /* What a backend knows without asking: epoll by edge; io_uring, without writable, by an edge or
      * a receive that was filled. */
     bool readable, writable, hung_up;
-    uint8_t little;             /* io_uring: so many receives in a row brought little */
+    uint8_t little;    /* io_uring: so many receives in a row brought little */
+    uint32_t lingered; /* rg_linger_note's: the window of its last op, and whether it wrote */
     struct rg_uring_poll *poll; /* io_uring: what tells of each arrival; NULL: nothing does */
     uint64_t taken;             /* bytes of sends that are done */
     /* Ops in flight; NULL when there is none. */

@@ -4,13 +4,14 @@
 
 #define SOCKETS 8
 #define BODY 4096
+#define CONNECTIONS_MAX 64
 #define QUIET_NS (2 * RG_NS_PER_S)
 
 struct scene {
     struct rg_linger linger;
-    struct rg_socket sockets[SOCKETS];
-    uint64_t now_ns;
-    uint32_t lingered, waits, crowd;
+    struct rg_socket sockets[CONNECTIONS_MAX];
+    uint64_t now_ns, slept_ns;
+    uint32_t lingered, longer, waits, crowd, answers;
 };
 
 static void op_done(struct scene *scene, unsigned socket, enum rg_op_kind kind, int32_t result)
@@ -21,8 +22,11 @@ static void op_done(struct scene *scene, unsigned socket, enum rg_op_kind kind, 
 
 static void wait_for(struct scene *scene, uint64_t ns)
 {
+    uint64_t sleep_ns = scene->linger.sleep_ns;
     scene->waits++;
-    scene->lingered += rg_linger_is_on(&scene->linger);
+    scene->slept_ns += sleep_ns;
+    scene->lingered += sleep_ns > 0;
+    scene->longer += sleep_ns > RG_LINGER_NS;
     scene->now_ns += ns;
     if (rg_linger_waited(&scene->linger, scene->now_ns)) {
         bool asks = rg_linger_asks_for_crowd(&scene->linger, scene->now_ns);
@@ -45,7 +49,7 @@ static void ask_alone(struct scene *scene, uint32_t requests, uint64_t each_ns)
 static void receive_stream(struct scene *scene, uint32_t waits)
 {
     for (uint32_t i = 0; i < waits; i++) {
-        bool lingers = rg_linger_is_on(&scene->linger);
+        bool lingers = scene->linger.sleep_ns > 0;
         wait_for(scene, lingers ? SOCKETS * 20 * RG_NS_PER_US : 20 * RG_NS_PER_US);
         for (unsigned socket = 0; socket < (lingers ? SOCKETS : 1); socket++) {
             op_done(scene, (i + socket) % SOCKETS, RG_OP_RECV, BODY);
@@ -58,13 +62,44 @@ static void receive_stream(struct scene *scene, uint32_t waits)
 static void ask_in_pairs(struct scene *scene, uint32_t waits)
 {
     for (uint32_t i = 0; i < waits; i++) {
-        bool lingers = rg_linger_is_on(&scene->linger);
+        bool lingers = scene->linger.sleep_ns > 0;
         wait_for(scene, lingers ? 130 * RG_NS_PER_US : 30 * RG_NS_PER_US);
         for (unsigned socket = 0; socket < (lingers ? 2 : 1); socket++) {
             op_done(scene, (i + socket) % 2, RG_OP_RECV, BODY);
             op_done(scene, (i + socket) % 2, RG_OP_SEND, 200);
         }
     }
+}
+
+/* So many connections that ask again when they are answered, of a server that answers one after the
+ * other. Until so much time has passed. */
+static void ask_together(struct scene *scene, unsigned connections, uint64_t each_ns,
+                         uint64_t time_ns)
+{
+    uint64_t answered_ns[CONNECTIONS_MAX];
+    uint64_t end_ns = scene->now_ns + time_ns;
+    uint64_t idle_ns = scene->now_ns;
+    for (unsigned i = 0; i < connections; i++) {
+        answered_ns[i] = idle_ns += each_ns;
+    }
+    for (unsigned next = 0; scene->now_ns < end_ns;) {
+        uint64_t woken_ns = scene->now_ns + scene->linger.sleep_ns;
+        wait_for(scene, RG_MAX(woken_ns, answered_ns[next]) - scene->now_ns);
+        while (answered_ns[next] <= scene->now_ns) {
+            op_done(scene, next, RG_OP_RECV, BODY);
+            op_done(scene, next, RG_OP_SEND, 200);
+            scene->answers++;
+            idle_ns = RG_MAX(idle_ns, scene->now_ns) + each_ns;
+            answered_ns[next] = idle_ns;
+            next = (next + 1) % connections;
+        }
+    }
+}
+
+static void forget_counts(struct scene *scene)
+{
+    scene->waits = scene->lingered = scene->longer = scene->answers = 0;
+    scene->slept_ns = 0;
 }
 
 static void test_a_request_alone_never_lingers(void)
@@ -108,7 +143,7 @@ static void test_rare_wakes_do_not_linger(void)
 {
     struct scene scene = {0};
     for (int i = 0; i < 10000; i++) {
-        wait_for(&scene, 2 * RG_LINGER_NS);
+        wait_for(&scene, 2 * RG_LINGER_MAX_NS);
         op_done(&scene, (unsigned)i % SOCKETS, RG_OP_RECV, BODY);
     }
     RG_CHECK_EQ(scene.lingered, 0);
@@ -156,7 +191,7 @@ static void test_a_load_that_shrinks_is_noticed(void)
 {
     struct scene scene = {0};
     receive_stream(&scene, 10000);
-    RG_CHECK(rg_linger_is_on(&scene.linger));
+    RG_CHECK(scene.linger.sleep_ns > 0);
     ask_in_pairs(&scene, 50000);
     scene.waits = scene.lingered = 0;
     ask_in_pairs(&scene, 200000);
@@ -167,12 +202,90 @@ static void test_what_was_seen_before_a_pause_is_forgotten(void)
 {
     struct scene scene = {0};
     receive_stream(&scene, 10000);
-    RG_CHECK(rg_linger_is_on(&scene.linger));
+    RG_CHECK(scene.linger.sleep_ns > 0);
     wait_for(&scene, QUIET_NS);
-    RG_CHECK(!rg_linger_is_on(&scene.linger));
+    RG_CHECK_EQ(scene.linger.sleep_ns, 0);
     scene.waits = scene.lingered = 0;
     ask_alone(&scene, 10000, 80 * RG_NS_PER_US);
     RG_CHECK_EQ(scene.lingered, 0);
+}
+
+/* 90 us for each of 64, of which a sleep takes nothing: the server is always busy. */
+static void test_a_sleep_gets_longer_where_it_finds_little(void)
+{
+    struct scene scene = {0};
+    ask_together(&scene, 64, 90 * RG_NS_PER_US, RG_NS_PER_S);
+    forget_counts(&scene);
+    ask_together(&scene, 64, 90 * RG_NS_PER_US, 10 * RG_NS_PER_S);
+    RG_CHECK(scene.waits < 10 * RG_NS_PER_S / RG_LINGER_MAX_NS * 12 / 10);
+    RG_CHECK(scene.answers > 10 * RG_NS_PER_S / (90 * RG_NS_PER_US) * 99 / 100);
+}
+
+static void test_a_sleep_that_finds_enough_gets_no_longer(void)
+{
+    struct scene scene = {0};
+    ask_together(&scene, 64, 15 * RG_NS_PER_US, 10 * RG_NS_PER_S);
+    RG_CHECK(scene.lingered > scene.waits * 9 / 10);
+    RG_CHECK_EQ(scene.longer, 0);
+}
+
+/* Three answers come in 100 us, or in 200. */
+static void test_few_connections_have_no_longer_sleep(void)
+{
+    struct scene scene = {0};
+    ask_together(&scene, 3, 33 * RG_NS_PER_US, 10 * RG_NS_PER_S);
+    RG_CHECK(scene.lingered > scene.waits * 8 / 10);
+    RG_CHECK_EQ(scene.longer, 0);
+    RG_CHECK(scene.answers > 10 * RG_NS_PER_S / (34 * RG_NS_PER_US) * 95 / 100);
+}
+
+/* As much comes as there is room for, however long one sleeps. */
+static void test_a_longer_sleep_by_which_one_loses_is_hardly_ever_tried(void)
+{
+    struct scene scene = {0};
+    for (unsigned i = 0; i < 100000; i++) {
+        wait_for(&scene, RG_MAX(scene.linger.sleep_ns, 95 * RG_NS_PER_US));
+        for (unsigned socket = 0; socket < 4; socket++) {
+            op_done(&scene, (i + socket) % SOCKETS, RG_OP_RECV, BODY);
+        }
+    }
+    RG_CHECK(scene.lingered > scene.waits * 8 / 10);
+    RG_CHECK(scene.longer > 0);
+    RG_CHECK(scene.longer < scene.waits / 20);
+}
+
+/* Woken every 250 us, by answers that come whether or not one sleeps. */
+static void test_a_loop_that_is_less_busy_lingers(void)
+{
+    struct scene scene = {0};
+    ask_together(&scene, 64, 250 * RG_NS_PER_US, 10 * RG_NS_PER_S);
+    RG_CHECK(scene.longer > scene.waits / 2);
+    RG_CHECK(scene.answers > 10 * RG_NS_PER_S / (250 * RG_NS_PER_US) * 99 / 100);
+}
+
+/* Woken every 150 us, by answers that come half a sleep later for each sleep. */
+static void test_a_loop_that_is_less_busy_loses_little(void)
+{
+    struct scene scene = {0};
+    for (unsigned i = 0; i < 100000; i++) {
+        wait_for(&scene, 150 * RG_NS_PER_US + scene.linger.sleep_ns / 2);
+        op_done(&scene, i % CONNECTIONS_MAX, RG_OP_RECV, BODY);
+        op_done(&scene, i % CONNECTIONS_MAX, RG_OP_SEND, 200);
+    }
+    RG_CHECK(scene.lingered > 0);
+    RG_CHECK(scene.lingered < scene.waits / 50);
+}
+
+/* At 400 us eight connections would be answered at a quarter of the speed. */
+static void test_a_long_sleep_ends_with_the_load_that_it_was_for(void)
+{
+    struct scene scene = {0};
+    ask_together(&scene, 64, 90 * RG_NS_PER_US, RG_NS_PER_S);
+    RG_CHECK_EQ(scene.linger.sleep_ns, RG_LINGER_MAX_NS);
+    forget_counts(&scene);
+    ask_together(&scene, 8, 10 * RG_NS_PER_US, RG_NS_PER_S);
+    RG_CHECK(scene.longer <= 3 * 64);
+    RG_CHECK(scene.answers > RG_NS_PER_S / (14 * RG_NS_PER_US));
 }
 
 int main(int argc, char **argv)
@@ -189,6 +302,13 @@ int main(int argc, char **argv)
         RG_TEST(test_a_load_that_grows_is_tried_again),
         RG_TEST(test_a_load_that_shrinks_is_noticed),
         RG_TEST(test_what_was_seen_before_a_pause_is_forgotten),
+        RG_TEST(test_a_sleep_gets_longer_where_it_finds_little),
+        RG_TEST(test_a_sleep_that_finds_enough_gets_no_longer),
+        RG_TEST(test_few_connections_have_no_longer_sleep),
+        RG_TEST(test_a_longer_sleep_by_which_one_loses_is_hardly_ever_tried),
+        RG_TEST(test_a_loop_that_is_less_busy_lingers),
+        RG_TEST(test_a_loop_that_is_less_busy_loses_little),
+        RG_TEST(test_a_long_sleep_ends_with_the_load_that_it_was_for),
     };
     return rg_test_main(argc, argv, tests, RG_ARRAY_LEN(tests));
 }
