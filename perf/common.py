@@ -6,6 +6,7 @@ import json
 import mmap
 import os
 import platform
+import re
 import select
 import shutil
 import signal
@@ -26,6 +27,8 @@ os.environ["PATH"] += ":/usr/sbin"
 KEPT_HEAP = {
     "GLIBC_TUNABLES": "glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=1099511627776:glibc.malloc.top_pad=67108864"
 }
+# Of what a program says at its end.
+WORDS_MAX = 300
 # What touch_memory() makes ready for the next client, more than any of them takes.
 MEMORY_TOUCHED = 512 << 20
 MADV_HUGEPAGE, MADV_POPULATE_WRITE = 14, 23  # not named by Python; linux/mman.h
@@ -156,6 +159,14 @@ def memory_mb(pid, field):
             if line.startswith(field + ":"):
                 return int(line.split()[1]) * 1024 / 1e6
     return 0
+
+
+def last_words(text):
+    """What a program said at its end: of a traceback the exception, however many lines it has."""
+    said = text.strip()
+    exceptions = list(re.finditer(r"^[\w.]*(?:Error|Exception)\b", said, re.MULTILINE))
+    last = said[exceptions[-1].start() :] if exceptions else said.rpartition("\n")[2]
+    return " ".join(last.split())[:WORDS_MAX]
 
 
 def version(command):

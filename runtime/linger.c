@@ -14,7 +14,7 @@
 #define BYTES_ENOUGH RG_KIB(512)
 /* A wait that ends more than one of so many exchanges comes too often for a longer sleep: a share
  * of the connections would be without a request or an answer for as long. */
-#define TURN_OF_SOCKETS 8
+#define TURN_OF_SOCKETS 6
 /* A loss: fewer bytes than this share come. The second is for a busy loop, where nothing else would
  * tell it from chance in a short window. */
 #define SHARE_MIN 0.95

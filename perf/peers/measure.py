@@ -145,7 +145,7 @@ def run_python(
     if done.returncode == 124:
         return {"error": f"nothing came within {limit_s} s"}
     if done.returncode or not lines:
-        return {"error": (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1]}
+        return {"error": common.last_words(done.stderr) or f"status {done.returncode}"}
     return json.loads(lines[-1])
 
 
