@@ -94,8 +94,10 @@ def connector(place: Place) -> tuple[Save, Load]:
     return save, load
 
 
-def distributed(writer: Callable[[], Any], reader: Callable[[], Any]) -> tuple[Save, Load]:
-    """PyTorch Distributed Checkpoint, of one rank."""
+def distributed(
+    writer: Callable[[], Any], reader: Callable[[], Any], save_planner: Any = None, load_planner: Any = None
+) -> tuple[Save, Load]:
+    """PyTorch Distributed Checkpoint, of one rank; with its own planners, or with those."""
     import torch
     import torch.distributed.checkpoint as dcp
 
@@ -103,11 +105,11 @@ def distributed(writer: Callable[[], Any], reader: Callable[[], Any]) -> tuple[S
 
     def save(state: Any) -> None:
         like.update((name, (tensor.shape, tensor.dtype)) for name, tensor in state.items())
-        dcp.save(state, storage_writer=writer(), no_dist=True)
+        dcp.save({"model": state}, storage_writer=writer(), planner=save_planner, no_dist=True)
 
     def load() -> Any:
         state = {name: torch.empty(shape, dtype=dtype) for name, (shape, dtype) in like.items()}
-        dcp.load(state, storage_reader=reader(), no_dist=True)
+        dcp.load({"model": state}, storage_reader=reader(), planner=load_planner, no_dist=True)
         return state
 
     return save, load
@@ -155,14 +157,21 @@ def ringest_file(place: Place) -> tuple[Save, Load]:
     return save, load
 
 
-def ringest_dcp(place: Place) -> tuple[Save, Load]:
+def ringest_dcp(place: Place, *planners: Any) -> tuple[Save, Load]:
     import ringest.dcp
 
     client, uri = ringest_client(place), f"gs://{BUCKET}/dcp"
     return distributed(
         lambda: ringest.dcp.StorageWriter(uri, client=client),
         lambda: ringest.dcp.StorageReader(uri, client=client),
+        *planners,
     )
+
+
+def ringest_dcp_planned(place: Place) -> tuple[Save, Load]:
+    import ringest.dcp
+
+    return ringest_dcp(place, ringest.dcp.SavePlanner(), ringest.dcp.LoadPlanner())
 
 
 CHECKPOINTS: dict[str, Callable[[Place], tuple[Save, Load]]] = {
@@ -170,10 +179,13 @@ CHECKPOINTS: dict[str, Callable[[Place], tuple[Save, Load]]] = {
     "ringest.checkpoint": ringest_fast,
     "torch.save, ringest.checkpoint.open": ringest_file,
     "DCP, ringest.dcp": ringest_dcp,
+    "DCP, ringest.dcp with its planners": ringest_dcp_planned,
     "obstore, whole object": obstore_whole,
     "gcs-torch-dataflux": connector,
     "DCP, gcsfs": dcp_gcsfs,
 }
+# What they are made of.
+DISTRIBUTIONS = ("torch", "obstore", "gcs-torch-dataflux", "gcsfs")
 # Its checkpoint modules do not import with a newer one.
 NEEDS_OLD_GOOGLE = ("gcs-torch-dataflux",)
 

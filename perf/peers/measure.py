@@ -285,6 +285,10 @@ def main() -> int:
         "options": {"seconds": options.seconds, "rounds": options.rounds},
     }
     if options.checkpoints:
+        sys.path.append(options.package)
+        from ringest.bench import machine
+
+        told |= {"versions": machine.versions(checkpoints.DISTRIBUTIONS)}
         told["checkpoints"] = measure_checkpoints(options)
     else:
         document = measure_all(options)
