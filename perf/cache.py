@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Two epochs of the same objects with the caches of loaders on a local disk, beside each other in one run: objects per
 second of the client's CPU time, in the first epoch, which fills the cache, and in the second, which reads it.
 

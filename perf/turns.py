@@ -151,6 +151,14 @@ def measure(cell, options):
                 print(f"  {variant}: " + ", ".join(f"{name} {count:.2f}" for name, count in calls.items() if count))
 
 
+def cell_of(text):
+    cell = text.split(":")
+    known = ("get", "put"), SIZES, ("tls", "plain")
+    if len(cell) != 4 or any(part not in each for part, each in zip(cell, known)) or not cell[3].isdecimal():
+        common.die(f"cell {text!r} is not get|put:{'|'.join(SIZES)}:tls|plain:IN_FLIGHT")
+    return cell
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
     parser.add_argument("--ringest", default=common.PROGRAM, metavar="PROGRAM")
@@ -167,8 +175,8 @@ def main():
     if options.calls:
         common.need("perf")
     options_variants.extend(options.variants)
-    for cell in options.cells:
-        measure(cell.split(":"), options)
+    for cell in [cell_of(each) for each in options.cells]:
+        measure(cell, options)
 
 
 if __name__ == "__main__":
