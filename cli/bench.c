@@ -90,6 +90,7 @@ static bool load_option(struct bench_options *bench, int option, const char *arg
     case OPTION_ROUNDS:
         return cli_parse_u64("--rounds", argument, 1, BENCH_ROUNDS_MAX, &bench->rounds);
     case OPTION_OBJECT_SIZE:
+        bench->has_object_size = true;
         return cli_parse_size("--object-size", argument, 0, OBJECT_SIZE_MAX, &bench->object_size);
     default:
         return false;
@@ -143,6 +144,10 @@ static int bench_check(const struct bench_options *bench, bool has_arrival)
     }
     if (bench->keep && bench->op != BENCH_PUT) {
         return cli_usage("--keep is for put: %s writes nothing", bench_op_names[bench->op]);
+    }
+    if (bench->has_object_size && bench->op != BENCH_PUT) {
+        return cli_usage("--object-size is for put: %s takes objects as they are",
+                         bench_op_names[bench->op]);
     }
     if (bench->verify && bench->op == BENCH_PUT) {
         return cli_usage("--verify is for get and list; what put leaves with --keep, "

@@ -13,7 +13,8 @@ struct bench_options {
     uint64_t concurrency; /* of each process */
     uint64_t count;       /* of all processes; 0: by time, or as many as there are */
     uint64_t object_size;
-    double seconds; /* 0: by count */
+    bool has_object_size; /* it was given */
+    double seconds;       /* 0: by count */
     double warm_up_s, ramp_s, interval_s;
     double rate_per_s; /* of all processes; 0: as fast as they are answered */
     bool is_poisson;

@@ -453,13 +453,14 @@ class Client(_core.Client):
         expires: seconds from now by this machine's clock, up to a week. method: "GET", "HEAD", "PUT", "POST" or
         "DELETE". headers: those that the request must have then, such as {"Content-Type": "image/png"} or
         {"x-goog-if-generation-match": "0"}. query: parameters, such as {"generation": "5"} or
-        {"response-content-disposition": "attachment"}.
+        {"response-content-disposition": "attachment"}. The client's user_project is one of them, unless "userProject" is
+        given: whoever uses the URL is not asked who pays.
 
         It is signed by the key of the service account whose file the client's credentials are (ValueError: they are
         others), and nobody is asked whether the object exists. Whoever has the URL can use it: keep it secret."""
         from ringest import _signing
 
-        credentials = self._settings["credentials"]
+        credentials, payer = self._settings["credentials"], self._settings["user_project"]
         return _signing.sign_url(
             _signing.find_key(None if credentials is None else os.fspath(credentials)),
             uri,
@@ -467,7 +468,7 @@ class Client(_core.Client):
             method=method,
             expires=expires,
             headers=_fields.fields(headers),
-            query=_fields.texts(query, "query"),
+            query=({"userProject": payer} if payer else {}) | _fields.texts(query, "query"),
             now=datetime.datetime.now(datetime.UTC),
         )
 

@@ -184,6 +184,7 @@ class WrongInputs(ServedCase):
                 'the operation must be get, put, list, run, presets, compare or report, got "del"',
             ),
             ("bench get gs://mine/ --keep", "--keep is for put: get writes nothing"),
+            ("bench get gs://mine/ --object-size 1M", "--object-size is for put: get takes objects as they are"),
             ("bench get gs://mine/ --count 0", '--count must be a number from 1 to 1000000000, got "0"'),
             ("ls gs://mine --threads x", '--threads must be a number from 1 to 256, got "x"'),
             ("ckpt prune gs://mine/", "prune needs --keep-last N"),

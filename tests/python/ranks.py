@@ -24,7 +24,8 @@ def run(world_size, function, *arguments, killed=(), backend="gloo"):
         is_connected = _fork.Event()
         processes = [
             _fork.Process(
-                target=_rank, args=(rank, world_size, folder, pipes[rank][1], is_connected, backend, function, arguments)
+                target=_rank,
+                args=(rank, world_size, folder, pipes[rank][1], is_connected, backend, function, arguments),
             )
             for rank in range(world_size)
         ]

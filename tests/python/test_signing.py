@@ -105,7 +105,13 @@ class Signing(unittest.TestCase):
                 plain.put("gs://mine/a b", b"content")
             with ringest.Client(endpoint, ca, credentials=self.file) as client:
                 self.assertEqual(call(client.sign_url("gs://mine/a b")), b"content")
+                self.assertNotIn("userProject", client.sign_url("gs://mine/a b"))
                 call(client.sign_url("gs://mine/c", method="PUT"), b"theirs", "PUT")
+            with ringest.Client(endpoint, ca, credentials=self.file, user_project="payer") as client:
+                url = client.sign_url("gs://mine/a b")
+                self.assertEqual(call(url), b"content")
+                self.assertIn("&userProject=payer&X-Goog-Signature=", url)
+                self.assertIn("&userProject=other&", client.sign_url("gs://mine/a b", query={"userProject": "other"}))
             with ringest.Client(endpoint, ca) as plain:
                 self.assertEqual(plain.get("gs://mine/c"), b"theirs")
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from ringest.bench.result import Latency, Phase, Point, Round
 
-# Latencies are counted in buckets whose bounds differ by less than 1/1000: so many significant bits.
+# Latencies are counted in buckets whose bounds differ by less than 1/500: so many significant bits.
 _BITS = 10
 SIGNIFICANT_DIGITS = 3
 # A series begins with points of this width; when there are too many, two become one.
