@@ -12,15 +12,19 @@
  * would not stay in the cache of a core until they are received. */
 #define OPS_ENOUGH 8
 #define BYTES_ENOUGH RG_KIB(512)
-/* A wait that ends more than one of so many exchanges comes too often for a longer sleep: a share
- * of the connections would be without a request or an answer for as long. */
-#define TURN_OF_SOCKETS 6
+/* A wait that ends more than one of so many exchanges comes too often for a longer sleep, which
+ * would be a part of the time that an exchange takes; and for a first one where it is no busy loop
+ * that pays for each wake-up. */
+#define TURN_OF_SOCKETS 12
+#define TURN_OF_SOCKETS_FIRST 32
 /* A loss: fewer bytes than this share come. The second is for a busy loop, where nothing else would
  * tell it from chance in a short window. */
 #define SHARE_MIN 0.95
 #define SHARE_MIN_QUICK 0.7
-/* Windows of ON before it is compared anew, and the longest rest. */
+/* Windows of ON before it is compared anew, those in a row that end it if less comes, and the
+ * longest rest. */
 #define ON_WINDOWS 32
+#define POOR_WINDOWS 2
 #define REST_MAX 63
 /* Nothing came for so long: what was seen before is of no use. */
 #define GAP_NS RG_NS_PER_S
@@ -31,7 +35,8 @@ static bool invariants(const struct rg_linger *linger)
     return sleeps == (linger->sleep_ns > 0) && linger->sleep_ns <= RG_LINGER_MAX_NS &&
            (linger->state == RG_LINGER_ON) == (linger->windows > 0) &&
            (linger->state == RG_LINGER_RESTING) <= (linger->resting.windows > 0) &&
-           linger->resting.next <= REST_MAX && linger->longer.next <= REST_MAX &&
+           linger->resting.next <= REST_MAX && linger->longer[0].next <= REST_MAX &&
+           linger->longer[1].next <= REST_MAX && linger->poor < POOR_WINDOWS &&
            linger->waits < WINDOW;
 }
 
@@ -49,7 +54,7 @@ static void become(struct rg_linger *linger, enum rg_linger_state state, uint64_
         [RG_LINGER_AWAKE] = 1u << RG_LINGER_TRYING | 1u << RG_LINGER_ON,
         [RG_LINGER_TRYING] = 1u << RG_LINGER_TRYING | 1u << RG_LINGER_ON | 1u << RG_LINGER_RESTING |
                              1u << RG_LINGER_AWAKE,
-        [RG_LINGER_ON] = 1u << RG_LINGER_TRYING | 1u << RG_LINGER_AWAKE,
+        [RG_LINGER_ON] = 1u << RG_LINGER_TRYING | 1u << RG_LINGER_RESTING | 1u << RG_LINGER_AWAKE,
         [RG_LINGER_RESTING] = 1u << RG_LINGER_AWAKE,
     };
     RG_ASSERT(after[linger->state] & 1u << state);
@@ -57,8 +62,10 @@ static void become(struct rg_linger *linger, enum rg_linger_state state, uint64_
     linger->sleep_ns = sleep_ns;
     linger->windows = state == RG_LINGER_ON ? ON_WINDOWS : 0;
     linger->quick = false;
+    linger->poor = 0;
 }
 
+/* From a sleep that is too long. */
 static void rest_begin(struct rg_linger_rest *rest)
 {
     rest->windows = rest->next + 1;
@@ -70,6 +77,12 @@ static bool rest_passed(struct rg_linger_rest *rest)
 {
     rest->windows -= rest->windows > 0;
     return rest->windows == 0;
+}
+
+/* From the next longer sleep than this. */
+static struct rg_linger_rest *rest_from_longer(struct rg_linger *linger, uint64_t sleep_ns)
+{
+    return &linger->longer[sleep_ns > RG_LINGER_NS];
 }
 
 /* Enough happened that is not one exchange after the other. */
@@ -89,13 +102,18 @@ bool rg_linger_asks_for_crowd(const struct rg_linger *linger, uint64_t now_ns)
            !is_more_frequent(now_ns - linger->since_ns, RG_LINGER_NS);
 }
 
-/* Waits bring more than so many times what is enough, or end more exchanges than that. */
+/* Each wait ends so many of a number of exchanges. */
+static bool ends_exchanges(const struct rg_linger *linger, uint64_t times, uint64_t of)
+{
+    return linger->turns * of >= times * linger->waits * linger->sockets;
+}
+
+/* Waits bring so many times what is enough, or end more exchanges than that. */
 static bool finds_enough(const struct rg_linger *linger, uint64_t times)
 {
-    uint64_t waits = linger->waits;
-    return linger->ops >= times * OPS_ENOUGH * waits ||
-           linger->bytes >= times * BYTES_ENOUGH * waits ||
-           (uint64_t)linger->turns * TURN_OF_SOCKETS >= times * waits * linger->sockets;
+    return linger->ops >= times * OPS_ENOUGH * linger->waits ||
+           linger->bytes >= times * BYTES_ENOUGH * linger->waits ||
+           ends_exchanges(linger, times, TURN_OF_SOCKETS);
 }
 
 /* Who waits for a CPU anyway does not lose by a sleep. */
@@ -107,45 +125,74 @@ static void awake_judge(struct rg_linger *linger, uint64_t elapsed_ns, uint32_t 
     bool busy = is_more_frequent(elapsed_ns, RG_LINGER_NS);
     if (!busy && elapsed_ns / 100 * crowd >= WINDOW * RG_LINGER_NS) {
         become(linger, RG_LINGER_ON, RG_LINGER_NS);
-    } else if (busy ||
-               (is_more_frequent(elapsed_ns, RG_LINGER_MAX_NS) && !finds_enough(linger, 1))) {
+    } else if (busy || (is_more_frequent(elapsed_ns, RG_LINGER_MAX_NS) &&
+                        !ends_exchanges(linger, 1, TURN_OF_SOCKETS_FIRST))) {
         become(linger, RG_LINGER_TRYING, RG_LINGER_NS);
         linger->quick = busy;
     }
 }
 
+static bool may_try_longer(struct rg_linger *linger)
+{
+    return linger->sleep_ns < RG_LINGER_MAX_NS &&
+           rest_from_longer(linger, linger->sleep_ns)->windows == 0 && !finds_enough(linger, 1);
+}
+
+static void try_longer(struct rg_linger *linger, double rate)
+{
+    linger->rate = rate;
+    become(linger, RG_LINGER_TRYING, 2 * linger->sleep_ns);
+}
+
 static void trial_judge(struct rg_linger *linger, double rate)
 {
-    bool first = linger->sleep_ns == RG_LINGER_NS;
-    struct rg_linger_rest *rest = first ? &linger->resting : &linger->longer;
-    if (rate < (linger->quick ? SHARE_MIN_QUICK : SHARE_MIN) * linger->rate) {
-        rest_begin(rest);
-        become(linger, first ? RG_LINGER_RESTING : RG_LINGER_ON, first ? 0 : linger->sleep_ns / 2);
-        return;
-    }
-    linger->rate = rate;
-    rest->next = 0;
-    if (!linger->quick && !finds_enough(linger, 1) && linger->sleep_ns < RG_LINGER_MAX_NS &&
-        linger->longer.windows == 0) {
-        become(linger, RG_LINGER_TRYING, 2 * linger->sleep_ns);
+    bool is_loss = rate < (linger->quick ? SHARE_MIN_QUICK : SHARE_MIN) * linger->rate;
+    uint64_t before_ns = linger->sleep_ns / 2;
+    if (is_loss && linger->sleep_ns == RG_LINGER_NS) {
+        rest_begin(&linger->resting);
+        become(linger, RG_LINGER_RESTING, 0);
+    } else if (is_loss) {
+        rest_begin(rest_from_longer(linger, before_ns));
+        become(linger, RG_LINGER_ON, before_ns);
+    } else if (!linger->quick && may_try_longer(linger)) {
+        try_longer(linger, rate);
     } else {
+        linger->rate = rate;
         become(linger, RG_LINGER_ON, linger->sleep_ns);
+    }
+}
+
+/* The next loss is the first one in a row. */
+static void has_lasted(struct rg_linger *linger)
+{
+    linger->resting.next = 0;
+    for (uint64_t ns = RG_LINGER_NS; ns < linger->sleep_ns; ns *= 2) {
+        rest_from_longer(linger, ns)->next = 0;
     }
 }
 
 static void on_judge(struct rg_linger *linger, double rate)
 {
-    bool may_longer = rest_passed(&linger->longer) && linger->sleep_ns < RG_LINGER_MAX_NS;
-    if (--linger->windows == 0 || rate < SHARE_MIN_QUICK * linger->rate) {
+    (void)rest_passed(&linger->longer[0]);
+    (void)rest_passed(&linger->longer[1]);
+    bool is_poor = rate < SHARE_MIN_QUICK * linger->rate;
+    if (--linger->windows == 0) {
+        has_lasted(linger);
         become(linger, RG_LINGER_AWAKE, 0);
-    } else if (may_longer && !finds_enough(linger, 1)) {
-        linger->rate = rate;
-        become(linger, RG_LINGER_TRYING, 2 * linger->sleep_ns);
+    } else if (is_poor && linger->poor + 1 == POOR_WINDOWS) {
+        become(linger, RG_LINGER_AWAKE, 0);
+    } else if (is_poor) {
+        linger->poor++;
+    } else if (may_try_longer(linger)) {
+        try_longer(linger, rate);
     } else if (linger->ops < OPS_MIN * WINDOW) {
-        become(linger, RG_LINGER_AWAKE, 0);
-    } else if (linger->sleep_ns > RG_LINGER_NS && finds_enough(linger, 2)) {
+        rest_begin(&linger->resting);
+        become(linger, RG_LINGER_RESTING, 0);
+    } else {
+        linger->poor = 0;
         /* Half as long a sleep finds enough. */
-        linger->sleep_ns /= 2;
+        bool is_long = linger->sleep_ns > RG_LINGER_NS && finds_enough(linger, 2);
+        linger->sleep_ns /= is_long ? 2 : 1;
     }
 }
 

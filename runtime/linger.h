@@ -59,7 +59,9 @@ struct rg_linger {
     uint64_t since_ns, waited_ns; /* when the window began, and when the last wait ended */
     double rate;      /* bytes in a nanosecond, without what is tried, or when it was found good */
     uint32_t windows; /* of ON that are still to come */
-    struct rg_linger_rest resting, longer; /* from any sleep, and from a longer one */
+    struct rg_linger_rest resting;   /* from any sleep */
+    struct rg_linger_rest longer[2]; /* from twice RG_LINGER_NS, and from RG_LINGER_MAX_NS */
+    uint32_t poor;                   /* windows of ON in a row in which clearly less came */
     bool quick; /* TRYING: a busy loop's first sleep, judged sooner and less closely */
     bool last_wrote;
     const void *last; /* the socket or file op that finished last; only compared */

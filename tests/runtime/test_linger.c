@@ -11,7 +11,7 @@ struct scene {
     struct rg_linger linger;
     struct rg_socket sockets[CONNECTIONS_MAX];
     uint64_t now_ns, slept_ns;
-    uint32_t lingered, longer, waits, crowd, answers;
+    uint32_t lingered, longer, longest, waits, crowd, answers;
 };
 
 static void op_done(struct scene *scene, unsigned socket, enum rg_op_kind kind, int32_t result)
@@ -27,6 +27,7 @@ static void wait_for(struct scene *scene, uint64_t ns)
     scene->slept_ns += sleep_ns;
     scene->lingered += sleep_ns > 0;
     scene->longer += sleep_ns > RG_LINGER_NS;
+    scene->longest += sleep_ns == RG_LINGER_MAX_NS;
     scene->now_ns += ns;
     if (rg_linger_waited(&scene->linger, scene->now_ns)) {
         bool asks = rg_linger_asks_for_crowd(&scene->linger, scene->now_ns);
@@ -98,7 +99,7 @@ static void ask_together(struct scene *scene, unsigned connections, uint64_t eac
 
 static void forget_counts(struct scene *scene)
 {
-    scene->waits = scene->lingered = scene->longer = scene->answers = 0;
+    scene->waits = scene->lingered = scene->longer = scene->longest = scene->answers = 0;
     scene->slept_ns = 0;
 }
 
@@ -239,19 +240,76 @@ static void test_few_connections_have_no_longer_sleep(void)
     RG_CHECK(scene.answers > 10 * RG_NS_PER_S / (34 * RG_NS_PER_US) * 95 / 100);
 }
 
-/* As much comes as there is room for, however long one sleeps. */
+/* As much comes as there is room for, however long one sleeps: so many receives in so much time, or
+ * later. */
+static void receive_rooms(struct scene *scene, uint32_t waits, uint64_t each_ns, int32_t bytes,
+                          unsigned count)
+{
+    for (unsigned i = 0; i < waits; i++) {
+        wait_for(scene, RG_MAX(scene->linger.sleep_ns, each_ns));
+        for (unsigned socket = 0; socket < count; socket++) {
+            op_done(scene, (i + socket) % SOCKETS, RG_OP_RECV, bytes);
+        }
+    }
+}
+
 static void test_a_longer_sleep_by_which_one_loses_is_hardly_ever_tried(void)
 {
     struct scene scene = {0};
-    for (unsigned i = 0; i < 100000; i++) {
-        wait_for(&scene, RG_MAX(scene.linger.sleep_ns, 95 * RG_NS_PER_US));
-        for (unsigned socket = 0; socket < 4; socket++) {
-            op_done(&scene, (i + socket) % SOCKETS, RG_OP_RECV, BODY);
-        }
-    }
+    receive_rooms(&scene, 100000, 95 * RG_NS_PER_US, BODY, 4);
     RG_CHECK(scene.lingered > scene.waits * 8 / 10);
     RG_CHECK(scene.longer > 0);
     RG_CHECK(scene.longer < scene.waits / 20);
+}
+
+/* 200 us are as good as 195, and 400 are not. */
+static void test_the_longest_sleep_by_which_one_loses_is_hardly_ever_tried(void)
+{
+    struct scene scene = {0};
+    receive_rooms(&scene, 100000, 195 * RG_NS_PER_US, BODY, 4);
+    RG_CHECK(scene.longer > scene.waits * 6 / 10);
+    RG_CHECK(scene.longest > 0);
+    RG_CHECK(scene.longest < scene.waits / 25);
+}
+
+static void test_many_bytes_are_enough(void)
+{
+    struct scene scene = {0};
+    receive_rooms(&scene, 100000, 95 * RG_NS_PER_US, 1 << 18, 3);
+    RG_CHECK(scene.lingered > scene.waits * 8 / 10);
+    RG_CHECK_EQ(scene.longer, 0);
+}
+
+/* One receive in each, which a sleep makes no two. */
+static void test_a_sleep_that_gains_nothing_ends(void)
+{
+    struct scene scene = {0};
+    receive_rooms(&scene, 100000, 95 * RG_NS_PER_US, 1 << 20, 1);
+    RG_CHECK(scene.lingered > 0);
+    RG_CHECK(scene.lingered < scene.waits / 20);
+}
+
+/* Answers come every 90 us, then every 450, which is no load to sleep for. */
+static void test_a_load_that_gets_slow_is_noticed(void)
+{
+    struct scene scene = {0};
+    ask_together(&scene, 64, 90 * RG_NS_PER_US, RG_NS_PER_S);
+    RG_CHECK_EQ(scene.linger.sleep_ns, RG_LINGER_MAX_NS);
+    ask_together(&scene, 64, 450 * RG_NS_PER_US, RG_NS_PER_S / 8);
+    forget_counts(&scene);
+    ask_together(&scene, 64, 450 * RG_NS_PER_US, RG_NS_PER_S);
+    RG_CHECK_EQ(scene.lingered, 0);
+}
+
+/* One poor window is chance. */
+static void test_a_short_pause_is_not_the_end(void)
+{
+    struct scene scene = {0};
+    ask_together(&scene, 64, 90 * RG_NS_PER_US, RG_NS_PER_S);
+    scene.now_ns += 30 * RG_NS_PER_MS;
+    forget_counts(&scene);
+    ask_together(&scene, 64, 90 * RG_NS_PER_US, 100 * RG_NS_PER_MS);
+    RG_CHECK(scene.longest > scene.waits * 9 / 10);
 }
 
 /* Woken every 250 us, by answers that come whether or not one sleeps. */
@@ -261,6 +319,15 @@ static void test_a_loop_that_is_less_busy_lingers(void)
     ask_together(&scene, 64, 250 * RG_NS_PER_US, 10 * RG_NS_PER_S);
     RG_CHECK(scene.longer > scene.waits / 2);
     RG_CHECK(scene.answers > 10 * RG_NS_PER_S / (250 * RG_NS_PER_US) * 99 / 100);
+}
+
+/* As many answers in the time that each takes: 16 in 2 ms, of which a sleep of 100 us would be a
+ * part. */
+static void test_few_connections_that_are_less_busy_never_linger(void)
+{
+    struct scene scene = {0};
+    ask_together(&scene, 16, 125 * RG_NS_PER_US, 10 * RG_NS_PER_S);
+    RG_CHECK_EQ(scene.lingered, 0);
 }
 
 /* Woken every 150 us, by answers that come half a sleep later for each sleep. */
@@ -306,6 +373,12 @@ int main(int argc, char **argv)
         RG_TEST(test_a_sleep_that_finds_enough_gets_no_longer),
         RG_TEST(test_few_connections_have_no_longer_sleep),
         RG_TEST(test_a_longer_sleep_by_which_one_loses_is_hardly_ever_tried),
+        RG_TEST(test_the_longest_sleep_by_which_one_loses_is_hardly_ever_tried),
+        RG_TEST(test_many_bytes_are_enough),
+        RG_TEST(test_a_sleep_that_gains_nothing_ends),
+        RG_TEST(test_a_load_that_gets_slow_is_noticed),
+        RG_TEST(test_a_short_pause_is_not_the_end),
+        RG_TEST(test_few_connections_that_are_less_busy_never_linger),
         RG_TEST(test_a_loop_that_is_less_busy_lingers),
         RG_TEST(test_a_loop_that_is_less_busy_loses_little),
         RG_TEST(test_a_long_sleep_ends_with_the_load_that_it_was_for),
