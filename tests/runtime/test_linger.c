@@ -262,14 +262,42 @@ static void test_a_longer_sleep_by_which_one_loses_is_hardly_ever_tried(void)
     RG_CHECK(scene.longer < scene.waits / 20);
 }
 
+/* In 200 us comes nine tenths of what comes in 180 and less. */
+static void test_a_tenth_less_is_a_loss(void)
+{
+    struct scene scene = {0};
+    receive_rooms(&scene, 100000, 180 * RG_NS_PER_US, BODY, 4);
+    RG_CHECK(scene.lingered > scene.waits * 8 / 10);
+    RG_CHECK(scene.longer < scene.waits / 20);
+}
+
+/* Two of eight answers come in 100 us, four in 200: the server is busy, and would not be for long.
+ */
+static void test_a_sleep_that_ends_many_exchanges_gets_no_longer(void)
+{
+    struct scene scene = {0};
+    ask_together(&scene, 8, 50 * RG_NS_PER_US, 10 * RG_NS_PER_S);
+    RG_CHECK(scene.lingered > scene.waits * 8 / 10);
+    RG_CHECK_EQ(scene.longer, 0);
+}
+
 /* 200 us are as good as 195, and 400 are not. */
 static void test_the_longest_sleep_by_which_one_loses_is_hardly_ever_tried(void)
 {
     struct scene scene = {0};
     receive_rooms(&scene, 100000, 195 * RG_NS_PER_US, BODY, 4);
-    RG_CHECK(scene.longer > scene.waits * 6 / 10);
+    RG_CHECK(scene.longer > scene.waits * 9 / 10);
     RG_CHECK(scene.longest > 0);
     RG_CHECK(scene.longest < scene.waits / 25);
+}
+
+static void test_a_sleep_that_has_lasted_ends_a_row_of_losses(void)
+{
+    struct scene scene = {0};
+    receive_rooms(&scene, 100000, 95 * RG_NS_PER_US, BODY, 4);
+    RG_CHECK(scene.linger.longer[0].next > 8);
+    ask_together(&scene, 64, 90 * RG_NS_PER_US, 10 * RG_NS_PER_S);
+    RG_CHECK_EQ(scene.linger.longer[0].next, 0);
 }
 
 static void test_many_bytes_are_enough(void)
@@ -373,7 +401,10 @@ int main(int argc, char **argv)
         RG_TEST(test_a_sleep_that_finds_enough_gets_no_longer),
         RG_TEST(test_few_connections_have_no_longer_sleep),
         RG_TEST(test_a_longer_sleep_by_which_one_loses_is_hardly_ever_tried),
+        RG_TEST(test_a_tenth_less_is_a_loss),
+        RG_TEST(test_a_sleep_that_ends_many_exchanges_gets_no_longer),
         RG_TEST(test_the_longest_sleep_by_which_one_loses_is_hardly_ever_tried),
+        RG_TEST(test_a_sleep_that_has_lasted_ends_a_row_of_losses),
         RG_TEST(test_many_bytes_are_enough),
         RG_TEST(test_a_sleep_that_gains_nothing_ends),
         RG_TEST(test_a_load_that_gets_slow_is_noticed),
