@@ -12,9 +12,10 @@
  * would not stay in the cache of a core until they are received. */
 #define OPS_ENOUGH 8
 #define BYTES_ENOUGH RG_KIB(512)
-/* A wait that ends more than one of so many exchanges comes too often for a longer sleep, which
- * would be a part of the time that an exchange takes; and for a first one where it is no busy loop
- * that pays for each wake-up. */
+/* A longer sleep is for waits that end fewer than one in so many of the exchanges that are under
+ * way: it is a small part of the time of each then, and the server does not run out of them. So is,
+ * by the second, a first one of a loop that is not busy: it would often find nothing, and be one
+ * more wake-up. */
 #define TURN_OF_SOCKETS 12
 #define TURN_OF_SOCKETS_FIRST 32
 /* A loss: fewer bytes than this share come. The second is for a busy loop, where nothing else would

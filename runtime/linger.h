@@ -1,9 +1,10 @@
 /* When a loop lingers: sleeps before it waits, so that one wake-up finds more to do.
  *
  * Where a server sends less at a time than we can take, a loop would be woken for every segment: a
- * context switch and a receive each. So a loop that is woken more often than once in
- * RG_LINGER_MAX_NS sleeps first: for RG_LINGER_NS, and where a wake-up still finds little, for
- * twice as long, up to RG_LINGER_MAX_NS. Network cards moderate their interrupts in the same way.
+ * context switch and a receive each. So a loop that is woken more often than once in RG_LINGER_NS
+ * sleeps for that long first, and where a wake-up still finds little, for twice as long, up to
+ * RG_LINGER_MAX_NS; one that is woken less often may, if it has many exchanges under way. Network
+ * cards moderate their interrupts in the same way.
  *
  * Where many threads share a CPU, a loop that is woken waits for its turn, and with each turn
  * others are kept from theirs. So it lingers as well if it waits for a CPU for so long each time.
@@ -12,13 +13,14 @@
  * each longer sleep, and goes on only where as many bytes come with it as without. It is not tried
  * where all ops belong to one exchange at a time: a request alone never lingers.
  *
- *     .------------- crowded ---------------.
- *     |      busy                no loss     v
- *   AWAKE ----------> TRYING -------------> ON
- *    ^ ^                | ^ '- shorter again '|
- *    | |           loss | '- little is found -|
- *    | '---- RESTING <--'                     |
- *    '--------------------- now and then, where less comes or nothing is gained, or after a pause
+ *     .-------------- crowded ----------------.
+ *     |      busy        no loss, or shorter    v
+ *   AWAKE ----------> TRYING ----------------> ON
+ *    ^ ^                | ^                    |||
+ *    | |           loss | '- little is found --'||
+ *    | '---- RESTING <--'                       ||
+ *    |          ^---------- nothing is gained --'|
+ *    '----- now and then, where less comes, or after a pause
  *
  * Waits are judged together, so many in a window; rests get longer with each loss in a row. No I/O
  * and no clock; for the loop's own thread. */
@@ -36,10 +38,10 @@ enum rg_linger_state {
     RG_LINGER_AWAKE = 0, /* sees what comes without it */
     RG_LINGER_TRYING,    /* sees what comes with it, or with a longer sleep */
     RG_LINGER_ON,
-    RG_LINGER_RESTING, /* it was tried, and there was a loss */
+    RG_LINGER_RESTING, /* it was tried, and there was a loss, or nothing was gained */
 };
 
-/* How long it rests after a loss, in windows. */
+/* How long it rests, in windows. */
 struct rg_linger_rest {
     uint32_t windows; /* still to come */
     uint32_t next;    /* that the next one has, less one */
