@@ -172,28 +172,31 @@ static void has_lasted(struct rg_linger *linger)
     }
 }
 
-static void on_judge(struct rg_linger *linger, double rate)
+/* As much comes as before: is a longer sleep worth a trial, or this one worth its latency? */
+static void on_adjust(struct rg_linger *linger, double rate)
 {
-    (void)rest_passed(&linger->longer[0]);
-    (void)rest_passed(&linger->longer[1]);
-    bool is_poor = rate < SHARE_MIN_QUICK * linger->rate;
-    if (--linger->windows == 0) {
-        has_lasted(linger);
-        become(linger, RG_LINGER_AWAKE, 0);
-    } else if (is_poor && linger->poor + 1 == POOR_WINDOWS) {
-        become(linger, RG_LINGER_AWAKE, 0);
-    } else if (is_poor) {
-        linger->poor++;
-    } else if (may_try_longer(linger)) {
+    if (may_try_longer(linger)) {
         try_longer(linger, rate);
     } else if (linger->ops < OPS_MIN * WINDOW) {
         rest_begin(&linger->resting);
         become(linger, RG_LINGER_RESTING, 0);
-    } else {
-        linger->poor = 0;
-        /* Half as long a sleep finds enough. */
-        bool is_long = linger->sleep_ns > RG_LINGER_NS && finds_enough(linger, 2);
-        linger->sleep_ns /= is_long ? 2 : 1;
+    } else if (linger->sleep_ns > RG_LINGER_NS && finds_enough(linger, 2)) {
+        linger->sleep_ns /= 2; /* which finds enough as well */
+    }
+}
+
+static void on_judge(struct rg_linger *linger, double rate)
+{
+    (void)rest_passed(&linger->longer[0]);
+    (void)rest_passed(&linger->longer[1]);
+    linger->poor = rate < SHARE_MIN_QUICK * linger->rate ? linger->poor + 1 : 0;
+    if (--linger->windows == 0) {
+        has_lasted(linger);
+        become(linger, RG_LINGER_AWAKE, 0);
+    } else if (linger->poor == POOR_WINDOWS) {
+        become(linger, RG_LINGER_AWAKE, 0);
+    } else if (linger->poor == 0) {
+        on_adjust(linger, rate);
     }
 }
 

@@ -184,7 +184,7 @@ CHECKPOINTS: dict[str, Callable[[Place], tuple[Save, Load]]] = {
     "gcs-torch-dataflux": connector,
     "DCP, gcsfs": dcp_gcsfs,
 }
-# What they are made of.
+# Whose versions the page names.
 DISTRIBUTIONS = ("torch", "obstore", "gcs-torch-dataflux", "gcsfs")
 # Its checkpoint modules do not import with a newer one.
 NEEDS_OLD_GOOGLE = ("gcs-torch-dataflux",)

@@ -288,7 +288,7 @@ def main() -> int:
         sys.path.append(options.package)
         from ringest.bench import machine
 
-        told |= {"versions": machine.versions(checkpoints.DISTRIBUTIONS)}
+        told["versions"] = machine.versions(checkpoints.DISTRIBUTIONS)
         told["checkpoints"] = measure_checkpoints(options)
     else:
         document = measure_all(options)
